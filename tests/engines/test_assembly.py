@@ -642,13 +642,13 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     assert main.registers <= {256: 255, 384: 168}[main.threads]
 
 
-def filter_gradient(accumulates=False):
+def filter_gradient(accumulates=False, c=128, size=28):
     def build():
         g = matmul_graph(dtypes.f16)
-        image, dy = (channels_last(g, IMAGES, 28, 28, c) for c in (128, 256))
-        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, 128, 3, 3])
+        image, dy = (channels_last(g, IMAGES, size, size, n) for n in (c, 256))
+        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, c, 3, 3])
         if accumulates:
-            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, 128))
+            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, c))
         dw.set_output()
         return g
 
@@ -662,6 +662,8 @@ FILTER_GRADIENTS = {
     "64x384, parts": ((64, 384), filter_gradient(), {"SPLIT_K_BUF": 8}),
     "64x256": ((64, 256), filter_gradient(accumulates=True), {}),
     "128x192, split": ((128, 192), filter_gradient(), {"SPLIT_K_SLC": 4, "SPLIT_K_BUF": 2}),
+    "halo": ((64, 576), filter_gradient(c=64, size=56), {"TILE_ROWS": 4}),
+    "halo, parts": ((64, 576), filter_gradient(True, 64, 56), {"TILE_ROWS": 4, "SPLIT_K_BUF": 8}),
 }
 
 

@@ -257,9 +257,19 @@ class Panels:
 
 def descriptor(address: Any, panels: Panels) -> Any:
     """The 64-bit descriptor of a tile at a shared-memory address (i32); add `moved` to it."""
+    return _descriptor(address, panels.descriptor_bits)
+
+
+def descriptor_of(address: Any, leading: int, stride: int) -> Any:
+    """That of an MN-major tile under the swizzle of 128 bytes; leading, stride: bytes from a panel
+    of rows to the next, and from eight of k to the next eight."""
+    return _descriptor(address, leading >> 4 << 16 | stride >> 4 << 32 | _SWIZZLES[ROW_BYTES] << 62)
+
+
+def _descriptor(address: Any, bits: int) -> Any:
     place = ops.shr(ops.and_(address, 0x3FFFF), 4)
     wide = arith.ExtUIOp(ops.i64_type(), place).result
-    return ops.or_(wide, ops.const(panels.descriptor_bits, ops.i64_type()))
+    return ops.or_(wide, ops.const(bits, ops.i64_type()))
 
 
 def moved(descriptor_: Any, bytes_: int) -> Any:

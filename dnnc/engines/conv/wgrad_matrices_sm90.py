@@ -34,6 +34,7 @@ from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .pattern import pixel_matrix
 from .wgrad import CHUNK, PITCH, WgradShape, shape_of_call
+from .wgrad_halo_sm90 import WgradHalo, WgradHaloLoop, halo_operands
 
 PART, GROUP = 0, 1  # the axes of a batch
 
@@ -51,27 +52,57 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     (call,) = product_calls(region)
     shape = shape_of_call(region, call)
     cluster = Cluster(*tiling.cluster, tiling.splits)
+    if tiling.pixels:
+        return _halo_matrices(kernel, call, shape, tiling, parts)
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
         GradientOperand(kernel, shape, gradient, tiling.rows, cluster, steps),
         ImageOperand(kernel, shape, image, tiling.columns, cluster, steps),
     ]
-    counts = (parts, shape.groups)
-    axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
     return Matrices(
-        [call],
-        operands,
-        Loops(tuple(map(Expr.of, counts)), axes),
-        (Expr.of(shape.k_group), Expr.of(shape.columns)),
-        steps,
-        FilterSpace(shape, parts),
+        [call], operands, _loops(shape, parts), _sizes(shape), steps, FilterSpace(shape, parts)
     )
 
 
-def _number(batch: Batch, axis: int) -> Any:
-    """Which part, or group, a matrix is of."""
-    return batch[axis].index().base if axis in batch else 0
+def _halo_matrices(
+    kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int
+) -> Matrices:
+    """The matrices of pixels that come with their halo."""
+    halo = WgradHalo.of(shape, tiling.pixels["rows"], tiling.pixels["columns"])
+    steps = ceildiv(halo.tiles, parts)
+    return Matrices(
+        [call],
+        halo_operands(kernel, halo),
+        _loops(shape, parts),
+        _sizes(shape),
+        steps,
+        FilterSpace(shape, parts, shape.is_turned),
+        lambda operands, _, pixels: WgradHaloLoop(
+            kernel, halo, operands, tiling.row, pixels, part_of, group_of, steps
+        ),
+    )
+
+
+def _loops(shape: WgradShape, parts: int) -> Loops:
+    """Over parts of the pixels, and groups."""
+    counts = (parts, shape.groups)
+    axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
+    return Loops(tuple(map(Expr.of, counts)), axes)
+
+
+def _sizes(shape: WgradShape) -> tuple[Expr, Expr]:
+    return Expr.of(shape.k_group), Expr.of(shape.columns)
+
+
+def part_of(batch: Batch) -> Any:
+    """The number of a matrix's part."""
+    return batch[PART].index().base if PART in batch else 0
+
+
+def group_of(batch: Batch) -> Any:
+    """The number of its group."""
+    return batch[GROUP].index().base if GROUP in batch else 0
 
 
 @dataclass
@@ -109,7 +140,7 @@ class PanelOperand:
     ) -> None:
         """Starts the copies of this block's share of a tile, from a row and k on."""
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        before = ops.mul(_number(batch, PART), self.kernel.size(self.steps * self.panels.k))
+        before = ops.mul(part_of(batch), self.kernel.size(self.steps * self.panels.k))
         there = self._pixel(ops.add(before, first_k))
         target = smem.byte_pointer(stage, self.plan["offset"])
         for panel in range(0, self.share_rows, CHUNK):
@@ -144,7 +175,7 @@ class GradientOperand(PanelOperand):
     def _copy(
         self, place: Any, batch: Batch, row: Any, there: Any, barrier: Any, to_ranks: Any
     ) -> None:
-        at = [Index(_number(batch, GROUP)), Index(there), Index(row)]
+        at = [Index(group_of(batch)), Index(there), Index(row)]
         tma.load(place, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
 
 
@@ -162,20 +193,21 @@ class ImageOperand(PanelOperand):
         self, place: Any, batch: Batch, row: Any, there: Any, barrier: Any, to_ranks: Any
     ) -> None:
         shape = self.shape
-        tap, channel = tap_and_channel(shape, row)
-        tap = ops.minimum(tap, shape.taps - 1)  # past the end, any: results are not stored
+        tap, channel = tap_and_channel(shape, row)  # past the end, of channels that are none
         if shape.is_turned:
             tap = ops.sub(shape.taps - 1, tap)
-        channel = ops.add(channel, ops.mul(_number(batch, GROUP), shape.c_group))
+        channel = ops.add(channel, ops.mul(group_of(batch), shape.c_group))
         offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
         im2col.load(place, self.map, [channel, *there], offsets, barrier, to_ranks=to_ranks)
 
 
 def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
-    """The tap's number, in dW's order, and the channel of a column."""
-    padded = shape.chunks * CHUNK
-    tap = ops.div(column, padded)
-    return tap, ops.sub(column, ops.mul(tap, padded))
+    """The number of a column's tap and its channel; chunks of the taps of 64 channels follow each
+    other."""
+    chunk, inside = ops.div(column, CHUNK), ops.rem(column, CHUNK)
+    first = ops.div(chunk, shape.taps)
+    tap = ops.sub(chunk, ops.mul(first, shape.taps))
+    return tap, ops.add(ops.mul(first, CHUNK), inside)
 
 
 # ---- where the epilogue's elements lie
@@ -186,11 +218,12 @@ class FilterSpace:
     """Rows are the output channels of a group, columns the taps and the channels of each.
 
     parts: of the pixels; where there are several, tensors have a place for each, one after the
-    other.
+    other.  is_turned: whether taps are counted from the filter's end.
     """
 
     shape: WgradShape
     parts: int
+    is_turned: bool = False
 
     @property
     def axes(self) -> SpaceAxes | None:
@@ -203,12 +236,18 @@ class FilterSpace:
         return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
-        first = ops.mul(_number(batch, GROUP), self.shape.k_group)
+        part = ops.mul(part_of(batch), self.shape.dw[0])
+        first = ops.add(part, ops.mul(group_of(batch), self.shape.k_group))
         taken = column.index()
-        tap, channel = tap_and_channel(self.shape, taken.base)
+        tap, channel = self._tap_and_channel(taken.base)
         places = [Index.of(place) for place in self._places(tap)]
         own = idx.add(Index.of(first), row.index())
         return [own, replace(taken, base=channel), *places]
+
+    def _tap_and_channel(self, column: Any) -> tuple[Any, Any]:
+        """Of dW."""
+        tap, channel = tap_and_channel(self.shape, column)
+        return ops.sub(self.shape.taps - 1, tap) if self.is_turned else tap, channel
 
     def _places(self, tap: Any) -> list[Any]:
         """A tap along each spatial axis of dW."""
@@ -222,8 +261,8 @@ class FilterSpace:
         return tma.Box(filter_view(self.shape, tensor, self.parts), (3, 2), (columns, rows))
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
-        tap, channel = tap_and_channel(self.shape, column)
-        group, part = _number(batch, GROUP), _number(batch, PART)
+        tap, channel = self._tap_and_channel(column)
+        group, part = group_of(batch), part_of(batch)
         places = [tap] if len(box.tensor.shape) == 5 else self._places(tap)
         at = [part, group, row, channel, *places]
         return tma.place(box, list(map(Index, at)))
@@ -249,5 +288,5 @@ def filter_view(shape: WgradShape, tensor: Tensor, parts: int) -> Tensor:
     return replace(
         tensor,
         dims=tuple(map(Expr.of, dims)),
-        strides=(tensor.span(), k * shape.k_group, k, c, *along),
+        strides=(k * shape.dw[0], k * shape.k_group, k, c, *along),
     )

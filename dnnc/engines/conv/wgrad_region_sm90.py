@@ -14,9 +14,10 @@ from ..product.facts_sm90 import SPLITS, ProductFacts, epilogue_loads, instructi
 from ..product.knobs_sm90 import cluster_of, consumers_of, sides_of
 from ..product.pattern import is_heavy
 from ..product.region_sm90 import instruction_of, product_calls, staged_loads
-from ..product.shared_layout_sm90 import tile_bytes
-from ..product.tile_sm90 import Tiling
+from ..product.shared_layout_sm90 import SharedLayout, tile_bytes
+from ..product.tile_sm90 import Tiling, part_of
 from .wgrad import WgradShape, shape_of, shape_of_call, wgrad_of
+from .wgrad_halo_sm90 import COLUMNS, CONSUMERS, WgradHalo
 from .wgrad_matrices_sm90 import filter_view
 from .wgrad_sums import first_region, sums_of
 
@@ -27,7 +28,8 @@ _PAIR = 2  # neighbouring channels that the epilogue works on together
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
     """The knobs of the main loop."""
-    return {"WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0, **knobs}
+    whole = {"WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0}
+    return {**whole, "TILE_ROWS": 0, "TILE_COLS": 0, **knobs}
 
 
 def parts_of(knobs: Knobs) -> int:
@@ -36,8 +38,9 @@ def parts_of(knobs: Knobs) -> int:
 
 
 def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
-    """Whether sums go through the workspace: of parts, and where some columns are no elements."""
-    return parts_of(knobs) > 1 or not shape.is_whole
+    """Whether sums go through the workspace: of parts; where some columns are no elements; and
+    where three warpgroups leave no registers for what follows."""
+    return parts_of(knobs) > 1 or not shape.is_whole or knobs["TILE_ROWS"] > 0
 
 
 @remembered
@@ -99,7 +102,9 @@ def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     shape = shape_of_call(region, calls[0])
     with_sums = has_sums(shape, knobs)
     if with_sums:
-        region = first_region(region, sums_of(region))
+        region = first_region(region, sums_of(region), parts_of(knobs))
+    if knobs["TILE_ROWS"]:
+        return _halo_tiling(region, knobs, WgradHalo.of(shape, *halo_of(knobs)))
     rows, columns = sides_of(knobs)
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple(
@@ -140,6 +145,54 @@ def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
     )
+
+
+def halo_of(knobs: Knobs) -> tuple[int, int]:
+    """Rows and columns of dY's tiles whose pixels of X have a halo."""
+    return knobs["TILE_ROWS"], knobs["TILE_COLS"]
+
+
+def _halo_tiling(region: Region, knobs: Knobs, halo: WgradHalo) -> Tiling:
+    """The tiling of pixels that come with their halo; sums leave registers directly."""
+    return Tiling(
+        row=instruction_of(region, swaps=True),
+        rows=wgmma.M,
+        columns=COLUMNS,
+        swaps=False,
+        consumers=CONSUMERS,
+        stages=1,
+        cluster=(1, 1),
+        group_rows=1,
+        operands=_operand_plans(0, 0),
+        products=((0, 1),),
+        promotes=False,
+        loads=(),
+        outputs=("direct",) * len(region.outputs),
+        staged_bytes=(),
+        loaded_bytes=(),
+        pair=_PAIR,
+        splits=1,
+        producers=1,
+        groups=0,
+        exchanges=0,
+        streams=False,
+        is_dynamic=False,
+        pixels={
+            "slots": knobs["STAGES"],
+            "slot_bytes": halo.slot_bytes,
+            "rows": halo.rows,
+            "columns": halo.columns,
+        },
+    )
+
+
+def halo_smem_bytes(halo: WgradHalo, slots: int) -> int:
+    """Bytes of shared memory of such a tiling."""
+    return SharedLayout(
+        columns=COLUMNS, part=part_of(wgmma.M, COLUMNS, CONSUMERS), consumers=CONSUMERS,
+        sharers=CONSUMERS, takes_turns=False, stages=1, stage_bytes=0, producers=1,
+        staged_bytes=(), loaded_bytes=(), pixel_slots=slots, pixel_bytes=halo.slot_bytes,
+    ).bytes  # fmt: skip
 
 
 def _operand_plans(rows: int, columns: int) -> tuple[dict[str, Any], ...]:

@@ -44,20 +44,25 @@ from .wgrad import (
     size_reasons,
     wgrad_of,
 )
+from .wgrad_halo_sm90 import COLUMNS
+from .wgrad_knobs_sm90 import (
+    HALO_COLUMNS,
+    PARTS,
+    ROWS,
+    fitting_parts,
+    halo_candidates,
+    halo_reasons,
+    halo_share,
+)
 from .wgrad_matrices_sm90 import steps_of, wgrad_matrices
 from .wgrad_model_sm90 import WgradTile, WgradWork
 from .wgrad_region_sm90 import facts_of, has_sums, main_loop_knobs, parts_of, wgrad_tiling_of
-from .wgrad_sums import SummedRegion, first_region, place_sums, sums_of
+from .wgrad_sums import emit_sum, first_region, place_sums, sums_of
 
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
 )  # fmt: skip
-_PARTS = (
-    *range(1, 17), 18, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48, 56, 60, 64, 66, 72, 80, 88, 96, 112,
-    128, 132,
-)  # fmt: skip
-_ROUNDS = (1, 2, 3, 4)  # of blocks, that parts are made to fill
 _TYPES = ("f16", "bf16")
 
 
@@ -98,12 +103,26 @@ class ConvWgradSm90Engine(Engine):
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_M", (128, 64, 256), "output channels of the tile"),
-        Knob("TILE_N", (256, 64, 128, 192, 384, 512), "columns of the tile"),
+        Knob(
+            "TILE_N",
+            (256, 64, 128, 192, 384, 512, COLUMNS),
+            f"columns of the tile; {COLUMNS} with TILE_ROWS",
+        ),
         Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
         Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other rows, which share X"),
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other columns, which share DY"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
-        Knob("SPLIT_K_BUF", _PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        Knob("SPLIT_K_BUF", PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        Knob(
+            "TILE_ROWS",
+            (0, *ROWS),
+            "rows of DY's images of a tile, whose pixels of X come once for all taps; 0: im2col",
+        ),
+        Knob(
+            "TILE_COLS",
+            (0, *HALO_COLUMNS),
+            "columns of DY's images of such a tile; 0: all",
+        ),
         Knob("SWIZZLE", SWIZZLES, "output channels whose tiles follow each other"),
     )
 
@@ -112,7 +131,11 @@ class ConvWgradSm90Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = relaid_fusion(fusion).fusion
-        shape, parts = shape_of(wgrad_of(fusion)), parts_of(knobs)
+        shape, parts, knobs = shape_of(wgrad_of(fusion)), parts_of(knobs), main_loop_knobs(knobs)
+        if knobs["TILE_ROWS"]:
+            return halo_reasons(knobs, shape, target)
+        if knobs["TILE_COLS"]:
+            return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
         least = steps_of(shape, parts).bounds()[0]
         if least < knobs["SPLIT_K_SLC"]:
             what = f"SPLIT_K_SLC={knobs['SPLIT_K_SLC']} of parts of {least} times {CHUNK} pixels"
@@ -120,12 +143,13 @@ class ConvWgradSm90Engine(Engine):
         if reasons := _spill_reasons(knobs):
             return reasons
         facts = facts_of(fusion, has_sums(shape, knobs))
-        return illegal_reasons(main_loop_knobs(knobs), facts, target)
+        return illegal_reasons(knobs, facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         fusion = relaid_fusion(fusion).fusion
         shape, names = shape_of(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
-        found: list[Knobs] = []
+        work = _work(fusion)
+        found = halo_candidates(shape, work, target)
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
@@ -133,8 +157,8 @@ class ConvWgradSm90Engine(Engine):
                 own = {name: value for name, value in knobs.items() if name in names}
                 found += [
                     made
-                    for parts in _fitting_parts(fusion, knobs, target)
-                    if (made := {**own, "SPLIT_K_BUF": parts})
+                    for parts in fitting_parts(work, knobs, target)
+                    if (made := {**own, "SPLIT_K_BUF": parts, "TILE_ROWS": 0, "TILE_COLS": 0})
                     and not _spill_reasons(made)
                     and has_sums(shape, made) == parts_apart
                     and steps_of(shape, parts).bounds()[0] >= knobs["SPLIT_K_SLC"]
@@ -144,7 +168,7 @@ class ConvWgradSm90Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         copies = relaid_fusion(fusion)
         fusion = copies.fusion
-        shape = shape_of(wgrad_of(fusion))
+        shape, knobs = shape_of(wgrad_of(fusion)), main_loop_knobs(knobs)
         facts = facts_of(fusion, has_sums(shape, knobs))
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
         found = WgradTile(
@@ -158,6 +182,7 @@ class ConvWgradSm90Engine(Engine):
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,
+            halo_share(knobs, shape),
         ).predict(_work(fusion))
         more = copies.seconds(target)
         return replace(found, seconds=found.seconds + more) if more else found
@@ -190,22 +215,8 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
         return
     sums = sums_of(region)
     place_sums(output, sums, parts)
-    kernel(first_region(region, sums))
-    SummedRegion.of_sums(region, sums, parts).emit(output)
-
-
-def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:
-    """Parts for which whole rounds of blocks are about full, and one."""
-    work = _work(fusion)
-    cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-    tall, wide = knobs["TILE_M"] * cluster[0], knobs["TILE_N"] * cluster[1]
-    tiles = -(-work.rows // tall) * -(-work.columns // wide) * work.groups
-    most = residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"])
-    found = {1}
-    for rounds in _ROUNDS:
-        fitting = [n for n in _PARTS if n * tiles <= rounds * most]
-        found.update(fitting[-1:])
-    return sorted(n for n in found if n <= max(1, work.steps))
+    kernel(first_region(region, sums, parts))
+    emit_sum(region, sums, parts, output)
 
 
 @remembered_at_sizes

@@ -2,10 +2,10 @@
 """Sums of parts of the pixels: the first kernel leaves them, the second adds them up.
 
     first    [parts][dW's dims] of f32, channels last, in the workspace
-    second   dW = g2(part 0 + part 1 + ...), in this order
+    second   dW = g2(part 0 + part 1 + ...)
 
-The second kernel is that of engine pointwise, whose region has the sums in place of the gradient.
-The order is fixed, so the result is the same in every run.
+The second kernel's region has the sums in place of the gradient.  The order is fixed, so the result
+is the same in every run.  Its blocks may be there before the first ends, and wait.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
-from ...codegen.walk.region_walk import Leaf
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...codegen.walk.region_walk import Walk
 from ...dialect import dnn
 from ...dialect.tensor import Tensor, packed_strides
-from ...expr import Expr
-from ...mlir import arith, ir
-from ..elementwise.pointwise import POINTWISE, iteration
+from ...expr import Expr, ceildiv
+from ...mlir import arith, ir, nvvm
+from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
 from .wgrad import PITCH
 
 _UID = 1 << 61  # that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
 _TOGETHER = 8  # parts that a thread loads at the same time
-_THREADS = 64  # of a block of the second kernel: few elements keep many SMs busy
+_THREADS = 128  # of a block of the second kernel
+_LANES = (8, 4, 2)  # that share an element's parts, of which each has so many at least
+_LEAST_PARTS = 4
 _ACCESS_BYTES = 8  # of an element's narrowest tensor, at most
 
 
@@ -49,86 +53,122 @@ def sums_of(region: Region) -> Tensor:
     return Tensor(uid=_UID, dims=dims, strides=strides, dtype=type_, alignment=_ALIGNMENT)
 
 
-def first_region(region: Region, sums: Tensor) -> Region:
-    """The region of the first kernel: the gradient alone."""
+def first_region(region: Region, sums: Tensor, parts: int) -> Region:
+    """The region of the first kernel: the gradient alone, that of parts one after the other."""
     (call,) = product_calls(region)
-    value = call.results[0]
+    value, (k, *rest) = call.results[0], sums.shape
+    sums = replace(sums, dims=(k * parts, *rest))
     arguments = {v: t for v, t in region.arguments.items() if v in list(call.operands)}
     return replace(region, arguments=arguments, outputs=((value, sums),))
 
 
-@dataclass(frozen=True, eq=False)
-class SummedRegion(Region):
-    """The region of the second kernel, in which parts' sums stand for the gradient.
+def emit_sum(region: Region, sums: Tensor, parts: int, output: Output) -> None:
+    """Adds the second kernel to a fusion's.
 
-    value: the gradient.  parts: how many.
+    Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
+    (call,) = product_calls(region)
+    operands, value = list(call.operands), call.results[0]
+    arguments = {v: t for v, t in region.arguments.items() if v not in operands}
+    region = replace(region, arguments={**arguments, value: sums})
+    groups, width = iteration(region, _ACCESS_BYTES)
+    loops = Loops(region.outputs[0][1].shape, tuple(map(tuple, groups)), width)
+    if not loops.is_whole:
+        loops = replace(loops, width=1)
+    lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
+    kernel = output.kernel("sum", _THREADS)
+    with kernel.body():
+        _emit_sum(kernel, region, value, loops, parts, lanes)
+    grid = (ceildiv(loops.fragments * lanes, _THREADS), 1, 1)
+    output.launch(kernel, grid, programmatic=True)
 
-    value: Any = None
-    parts: int = 1
 
-    @staticmethod
-    def of_sums(region: Region, sums: Tensor, parts: int) -> SummedRegion:
-        (call,) = product_calls(region)
-        operands, value = list(call.operands), call.results[0]
-        arguments = {v: t for v, t in region.arguments.items() if v not in operands}
-        arguments[value] = sums
-        return SummedRegion(
-            region.function, arguments, region.outputs, region.symbols, value, parts
-        )
-
-    def leaves(self, kernel: Kernel, *, is_exclusive: bool = True) -> dict[Any, Leaf]:
-        found = super().leaves(kernel, is_exclusive=is_exclusive)
-        return {**found, self.value: PartSums(kernel, self.arguments[self.value], self.parts)}
-
-    def emit(self, output: Output) -> None:
-        """Adds the second kernel to a fusion's."""
-        groups, width = iteration(self, _ACCESS_BYTES)
-        tile = {"loops": groups, "vector_elems": width, "threads": _THREADS, "unroll": 1}
-        name = f"{output.name}_sum"
-        own = Output(output.gpu_module, output.target, name, tensors=output.tensors)
-        POINTWISE.emit(self, {}, tile, own)
-        output.steps += own.steps
-        output.buffers |= own.buffers
+def _emit_sum(
+    kernel: Kernel, region: Region, value: Any, loops: Loops, parts: int, lanes: int
+) -> None:
+    thread = ops.add(ops.mul(ops.block_id(), _THREADS), ops.thread_id())
+    fragment, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
+    count = kernel.size(loops.fragments, loops.bits)
+    clamped = ops.minimum(fragment, ops.sub(count, 1))
+    at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
+    own = PartSums(kernel, region.arguments[value], parts, lanes, lane)
+    leaves = region.leaves(kernel, is_exclusive=False)
+    nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
+    walk = Walk(kernel, {**leaves, value: own}, region.symbols)
+    values = [walk.value(result, at, loops.width) for result, _ in region.outputs]
+    targets = region.targets(kernel, is_exclusive=False)
+    is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", lane, 0))
+    with ops.if_(is_writer):
+        for (_, target), found in zip(
+            region.targets(kernel, is_exclusive=False), values, strict=True
+        ):
+            target.store(at, found)
 
 
 @dataclass(frozen=True, eq=False)
 class PartSums:
     """Elements of all parts, added up: a leaf of a walk.
 
-    sums: of the first one; the others follow.
+    sums: of the first one; the others follow.  lanes: neighbours that share the parts, each every
+    so many-th one.  lane: the thread's.
     """
 
     kernel: Kernel
     sums: Tensor
     parts: int
+    lanes: int
+    lane: Any
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        pointer, span = self.kernel.pointer(self.sums, is_exclusive=True), self.sums.span().constant
-        element = ops.f32_type()
+        rounds = -(-self.parts // self.lanes)  # of which the last may have no part for a lane
+        full = rounds if self.parts % self.lanes == 0 else rounds - 1
+        total, done = self._part(0, at, width), 1
+        together = (full - 1) // _TOGETHER * _TOGETHER
+        if together:
 
-        def part(number: Any) -> Any:
-            offset = ops.mul(ops.to_i64(number), span)
-            there = ops.gep(pointer, offset, element)
-            return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
+            def several(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                return [self._added(carried[0], i, _TOGETHER, at, width)]
 
-        def several(first: Any, count: int, total: Any) -> Any:
-            loaded = [part(ops.add(first, i)) for i in range(count)]
-            for value in loaded:
-                total = arith.AddFOp(total, value).result
-            return total
+            (total,) = ops.for_(1, 1 + together, _TOGETHER, [total], several)
+            done += together
+        total = self._added(total, done, full - done, at, width)
+        if full < rounds:
+            total = self._with_last(total, full, at, width)
+        distance = 1
+        while distance < self.lanes:
+            other = [reduce.shuffle_xor(e, distance) for e in ops.elements(total)]
+            total = arith.AddFOp(total, ops.from_elements(other)).result
+            distance *= 2
+        return total
 
-        total, rest = part(0), self.parts - 1
-        whole = rest // _TOGETHER * _TOGETHER
-        if whole:
-            (total,) = ops.for_(
-                1, 1 + whole, _TOGETHER, [total], lambda i, c: [several(i, _TOGETHER, c[0])]
-            )
-        return several(1 + whole, rest - whole, total)
+    def _with_last(self, total: Any, number: int, at: Sequence[Coordinate], width: int) -> Any:
+        """With a last round's part, where there is one for the lane; else with zeros."""
+        left = self.parts - number * self.lanes
+        is_there = ops.less(self.lane, left)
+        last = self._part(number, at, width, ops.select(is_there, self.lane, 0))
+        last = arith.SelectOp(ops.splat(is_there, width), last, ops.zeros(last.type)).result
+        return arith.AddFOp(total, last).result
+
+    def _added(
+        self, total: Any, first: Any, count: int, at: Sequence[Coordinate], width: int
+    ) -> Any:
+        """With some rounds' parts, loaded together and added one after the other."""
+        loaded = [self._part(ops.add(first, i), at, width) for i in range(count)]
+        for value in loaded:
+            total = arith.AddFOp(total, value).result
+        return total
+
+    def _part(self, number: Any, at: Sequence[Coordinate], width: int, lane: Any = None) -> Any:
+        """The elements of a round's part; lane: in place of the thread's."""
+        own = ops.add(ops.mul(number, self.lanes), self.lane if lane is None else lane)
+        span = (self.sums.layout[0] * self.sums.shape[0]).constant
+        pointer = self.kernel.pointer(self.sums, is_exclusive=False)
+        there = ops.gep(pointer, ops.mul(ops.to_i64(own), span), ops.f32_type())
+        return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
 
 
 def place_sums(output: Output, sums: Tensor, parts: int) -> None:
     """Asks for the workspace of all parts' sums."""
     assert sums.uid is not None, "sums have a uid"
-    bytes_ = sums.span() * (parts * sums.type.bits // 8)
+    bytes_ = sums.layout[0] * sums.shape[0] * (parts * sums.type.bits // 8)
     output.tensors[sums.uid] = output.workspace("sums", bytes_)

@@ -373,9 +373,10 @@ class _Tile:
             for block in range(t.blocks_of_rows)
         ]
         start = ops.add(column, self.right)
-        if e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1]):
-            # Of a single column of tiles, which columns are there is the same of every tile: what
-            # says so of each would be computed once and live beside the sums all the time.
+        has_edge = e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1])
+        if has_edge or ("direct" in t.outputs and t.has_few_registers):
+            # Of a single column of tiles, which columns are there, and where they lie, is the same
+            # of every tile: it would be computed once and live beside the sums all the time.
             start = ops.opaque(start)
         self.column_end = column_end
         self.columns = [

@@ -21,6 +21,8 @@ from .shared_layout_sm90 import SharedLayout
 REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 # The same, where warps of the producer rewrite an operand, beside up to so many sums or more.
 _MOST_SUMS = 128
+# The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
+_REGISTERS_OF_THREE = (32, 160)
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
 MOST_COLUMNS = 256  # of an instruction
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
@@ -167,11 +169,18 @@ class Tiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a producer's and of a consumer's thread; None: as they are at launch."""
+        if self.consumers == 3:
+            return _REGISTERS_OF_THREE
         if self.consumers != 2:
             return None
         if self.rewriting:
             return _REWRITING_REGISTERS[self.sums > _MOST_SUMS]
         return REGISTERS[self.producers, not self.is_all_async]
+
+    @property
+    def has_few_registers(self) -> bool:
+        """Whether a consumer's thread has few beside its sums."""
+        return self.consumers == 3
 
     @property
     def sums(self) -> int:

@@ -1,5 +1,6 @@
 """Engine conv_wgrad_sm90 in the interpreter: shapes, layouts, parts, epilogues, refusals."""
 
+import numpy as np
 import pytest
 
 import dnnc
@@ -9,7 +10,7 @@ from dnnc.engines.conv.wgrad_sm90 import CONV_WGRAD_SM90
 from dnnc.errors import Status
 from dnnc.target import of
 from tests.dialect.conv_gradient_examples import PEERS, response_dims
-from tests.support.checked import check
+from tests.support.checked import check, random_inputs
 
 from . import test_pattern as test_conv
 from .convs import around, image, packed, ptx_of
@@ -58,6 +59,32 @@ def run(g, sizes=None, knobs=None, **options):
     return check(
         g, sizes, engine="conv_wgrad_sm90", knobs=knobs, target=TARGET, slack=4.0, **options
     )
+
+
+HALO = {"TILE_N": 576, "TILE_ROWS": 2, "TILE_COLS": 0}
+HALOS = {
+    "rows of 8 pixels": ([2, 64, 4, 8], [64, 64, 3, 3], around(1), HALO),
+    "columns, parts, turned": (
+        [3, 64, 4, 16], [72, 64, 3, 3], around(1, convolution_mode="CONVOLUTION"),
+        {**HALO, "TILE_COLS": 8, "SPLIT_K_BUF": 2},
+    ),
+    "groups, dilated": (
+        [1, 128, 3, 16], [128, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALOS)
+def test_pixels_with_their_halo(name):
+    """Nothing is multiplied that is no part of the gradient: infinities stay where they are."""
+    x, w, parameters, knobs = HALOS[name]
+    g = new_graph()
+    gradient(g, x, w, **parameters).set_output()
+    inputs = random_inputs(g.graph.finalize(), {})
+    image = inputs[g.graph.inputs[0].uid]
+    image[-1, 1, -1, -1] = image[0, 2, 1, 0] = np.inf
+    with np.errstate(all="ignore"):
+        run(g, knobs=knobs, inputs=inputs)
 
 
 @pytest.mark.feature
@@ -164,6 +191,21 @@ def test_work_before_it_is_refused():
     x = g.relu(image(g, [1, 16, 5, 5]))
     g.conv_wgrad(x, image(g, [1, 16, 3, 3])).set_dim([16, 16, 3, 3]).set_output()
     assert reasons(g)[0].status is Status.NOT_SUPPORTED_GRAPH_PATTERN
+
+
+@pytest.mark.parametrize(
+    ("knobs", "what"),
+    [
+        ({"TILE_ROWS": 3}, "tiles of 3x8 pixels"),
+        ({"TILE_COLS": 16}, "tiles of 2x16 pixels"),
+        ({"TILE_N": 64}, "TILE_N=64 with TILE_ROWS"),
+    ],
+)
+def test_tiles_with_a_halo_are_whole_images(knobs, what):
+    g = new_graph()
+    gradient(g, [1, 64, 4, 8], [64, 64, 3, 3], **around(1)).set_output()
+    with pytest.raises(dnnc.DnncError, match=what):
+        run(g, knobs={**HALO, **knobs})
 
 
 def test_parts_need_steps_for_the_blocks_that_share_them():
