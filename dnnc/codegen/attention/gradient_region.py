@@ -206,8 +206,10 @@ class GradientRegion:
     @cached_property
     def condition(self) -> Condition:
         """Where P may be other than 0, and with it what the products add up."""
-        parts: list[Condition] = [self.score_masks.condition]
-        if self._is_share_alone:
+        parts: list[Condition] = []
+        if self.score_masks.steps:
+            parts.append(self.score_masks.condition)
+        if self.weight_masks.steps and self._is_share_alone:
             parts.append(self.weight_masks.condition)
         return Both(tuple(part for whole in parts for part in conjuncts(whole)))
 
@@ -246,7 +248,7 @@ class GradientRegion:
     @cached_property
     def selections(self) -> list[tuple[Any, Any]]:
         """(values, what they are where the condition holds) of selections of zeros."""
-        found = [(masked.value, masked.score) for masked in self.weight_masks.steps]
+        found: list[tuple[Any, Any]] = []
         known = conjuncts(self.condition)
         for operation in self.region.generics():
             masked = masked_by(operation.results[0], 0.0)
@@ -339,9 +341,10 @@ def _viewed(value: Any) -> Any:
     if not names and len(inputs) == 1:
         return inputs[0]
     taken = extracts(operation)
-    is_view = not inputs and len(taken) == 1
-    return (
-        taken[0]
-        if is_view and not any("f" == n[-1] and n.startswith("arith") for n in names)
-        else None
-    )
+    is_view = not inputs and len(taken) == 1 and not any(_is_float(op) for op in body_of(operation))
+    return taken[0] if is_view else None
+
+
+def _is_float(op: Any) -> bool:
+    """Whether it computes with floats."""
+    return op.name.startswith("math.") or (op.name.startswith("arith.") and op.name.endswith("f"))

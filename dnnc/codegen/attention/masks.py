@@ -1,5 +1,5 @@
 # pyright: basic
-"""The masks of an attention's scores: -inf where a condition does not hold; or of its weights: 0."""
+"""The masks of an attention's scores, -inf where a condition does not hold, or weights, 0 there."""
 
 from __future__ import annotations
 

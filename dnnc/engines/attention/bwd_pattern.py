@@ -129,6 +129,8 @@ class _Reader(OperandReader):
             if weights.tensor.shape != exponential.y.shape:
                 what = f"{weights.tensor.label} {text(weights.tensor.shape)}"
                 raise Unlike(what, f"the scores' dims, {text(exponential.y.shape)}")
+        if ds[0].tensor is not ds[1].tensor:
+            raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
         if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
             raise Unlike("products of weights that are not transposed as a gradient's", _ACCEPTED)
         to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)

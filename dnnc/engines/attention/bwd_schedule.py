@@ -1,5 +1,5 @@
 # pyright: basic
-"""Which tile of keys a block of attention's gradient works on, and which blocks of queries it needs.
+"""Which keys a block of attention's gradient works on, and which blocks of queries these need.
 
 Tiles of one head share its queries and dO, which are to be found in L2: a head's tiles
 follow each other.  Where the first keys have the most queries, tiles go by sections of some heads,
@@ -165,18 +165,18 @@ class GradientSchedule:
                 ops.maximum(ops.ceildiv(ops.maximum(found.all, 0), height), first), end
             )
         if isinstance(found.all_end, int):
-            whole_end = end if found.all_end else whole
+            whole_end: Any = end if found.all_end else whole
         else:
             # Queries past the last one have no weights, masked or not.
             at = ops.div(ops.maximum(ops.minimum(found.all_end, queries), 0), height)
             is_all = ops.compare("sge", found.all_end, queries)
-            whole_end = ops.select(is_all, count, at)
-        whole_end = ops.maximum(ops.minimum(whole_end, end), whole)
+            whole_end = ops.maximum(ops.minimum(ops.select(is_all, count, at), end), whole)
         if self.has_tail:
             keys = self.kernel.size(self.keys)
             is_cut = ops.less(keys, ops.add(tile.key, self.tiling.keys))
+            is_open = whole_end is end
             whole = ops.select(is_cut, end, whole)
-            whole_end = ops.select(is_cut, end, whole_end)
+            whole_end = end if is_open else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)
 
     def _load(self, head: QueryHead, leaf: Any, access: Access) -> Any:

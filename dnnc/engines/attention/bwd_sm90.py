@@ -47,7 +47,7 @@ _QUERIES = (64, 128)
 _STAGES = (2, 1)
 _TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
-_MOST_SUMS = 232  # registers of a thread, beside which there is room for the rest
+_MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
 _RATE_SHARE = {64: 0.62, 128: 0.7}  # of the tensor cores' rate, by the larger of D and Dv
 

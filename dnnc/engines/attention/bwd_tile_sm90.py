@@ -50,8 +50,8 @@ class GradientTiling:
 
     @property
     def sums(self) -> int:
-        """Registers of a thread for dK, dV, scores and dP, and what is made of these."""
-        return (self.depth + self.width) // 2 + self.queries + self.queries // 2
+        """Registers of a thread for dK, dV, scores and dP."""
+        return (self.depth + self.width) // 2 + self.queries
 
     # ---- dQ', [depth, queries], of which each warpgroup has a part
 

@@ -23,6 +23,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
@@ -75,6 +76,7 @@ class GradientWalk:
 
     def __post_init__(self) -> None:
         parts = self.parts
+        self.p, self.ds = _unrounded(parts.weights), _unrounded(parts.gradients[0])
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
@@ -180,7 +182,7 @@ class GradientWalk:
                     list(products[place : place + 2])
                 )
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
-                weights.append(self._word(walk.value(parts.weights, at, 2), 0))
+                weights.append(self._word(walk.value(self.p, at, 2), 0))
                 share = walk.value(parts.share, at, 2)
                 product = walk.value(before, at, 2)
                 if scale != 1.0:
@@ -190,15 +192,27 @@ class GradientWalk:
                     distance = arith.AddFOp(product, delta).result
                 core = arith.MulFOp(share, distance).result
                 self.hands["core"].current = core
-                gradients.append(self._word(walk.value(parts.gradients[0], at, 2), 1))
+                gradients.append(self._word(walk.value(self.ds, at, 2), 1))
         return weights, gradients
 
     def _word(self, pair: Any, which: int) -> Any:
-        """Two elements as the tensor cores take them."""
-        wanted = ops.vector_type(element_type(self.operands[which]), 2)
-        if pair.type != wanted:
-            pair = arith.TruncFOp(wanted, pair).result
-        return llvm.BitcastOp(ops.i32_type(), pair).result
+        """Two elements as the tensor cores take them.
+
+        LLVM would turn a selection of f32 that is rounded into one of 16 bits, element by element.
+        """
+        kind = self.operands[which]
+        if pair.type == ops.vector_type(element_type(kind), 2):
+            return llvm.BitcastOp(ops.i32_type(), pair).result
+        low, high = ops.elements(pair)
+        text = f"cvt.rn.{kind.name}x2.f32 $0, $1, $2;"
+        return llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,f,f")
+
+
+def _unrounded(value: Any) -> Any:
+    """What a conversion to 16 bits, and nothing else, converts; another tensor itself."""
+    operation = pointwise(value)
+    is_rounding = operation is not None and [op.name for op in body_of(operation)] == ["arith.truncf"]
+    return inputs_of(operation)[0] if is_rounding else value
 
 
 def _exp2(value: Any) -> Any:
