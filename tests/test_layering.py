@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ LAYERS = (
     ("emit",),
     ("plan",),
     ("keys",),
-    ("store", "target", "tools", "options", "log", "rounding", "progress", "outside"),
+    ("store", "target", "tools", "options", "log", "rounding", "progress"),
+    ("outside", "knobs"),
     ("dtypes", "expr"),
     ("given",),
     ("errors", "stackless"),
@@ -157,3 +159,25 @@ def test_the_bindings_have_every_name_that_is_used():
 
 def test_the_front_end_of_the_bindings_can_still_be_imported():
     loaded_modules("import dnnc.mlir; from numba_cuda_mlir import cuda")
+
+
+# What others than engines may import of them, beside the fusions of `engines/views`.
+OF_ALL_ENGINES = ("dnnc.engines", "dnnc.engines.engine", "dnnc.engines.surface")
+
+
+def test_nothing_outside_engines_knows_one_by_name():
+    """What is asked of engines is a member of `Engine`; a name of two words is in no other text."""
+    texts = [path.read_text() for path in (ROOT / "engines").rglob("*.py")]
+    names = set(re.findall(r'^    name: str = "(\w+_\w+)"$', "\n".join(texts), re.MULTILINE))
+    assert "matmul_sm90" in names
+    for path in modules():
+        if RANK.get(part_of(path), RANK["engines"]) >= RANK["engines"]:
+            continue
+        for name, line in imported_modules(path):
+            module = name if name in OF_ALL_ENGINES else name.rpartition(".")[0]
+            if module.startswith("dnnc.engines.views") or module in OF_ALL_ENGINES:
+                continue
+            assert not name.startswith("dnnc.engines."), f"{path}:{line} imports {name}"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in names, f"{path}:{node.lineno} names {node.value}"

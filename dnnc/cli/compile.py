@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import outside, worker
 from .. import target as targets
-from .. import worker
 from ..api import errata_text, tuning_text
 from ..cache import place, plans
 from ..errors import DnncError, Status
@@ -146,6 +146,7 @@ def compile_file(
         _write_kept(file, graph, emit, output, explain)
         return
     is_compiled = emit in (Stage.cubin, Stage.plan, Stage.c)
+    in_process = in_process or bool(outside.engines())
     if is_compiled and not in_process and _is_likely_new(graph, no_cache):
         worker.start()  # it loads the compiler while this process reads the graph
     source = files.read_source(graph)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from .. import outside
 from ..errors import DnncError, Status
+from ..knobs import KNOBS
 from .attention.bwd_sm90 import SDPA_BWD_SM90
 from .attention.fwd_sm90 import SDPA_FWD_SM90
 from .attention.sm80 import SDPA_SM80
@@ -128,6 +129,9 @@ def _verify(engine: object) -> None:
     if engine.index not in OUTSIDE_INDICES:
         first, last = OUTSIDE_INDICES[0], OUTSIDE_INDICES[-1]
         raise error(f"index {engine.index} of engine {engine.name}", f"{first} to {last}")
+    for knob in engine.all_knobs:
+        if knob.name not in KNOBS:
+            raise error(f"knob {knob.name} of engine {engine.name}", ", ".join(KNOBS))
     for other in all_engines():
         if other.name == engine.name or other.index == engine.index:
             what = f"engine {engine.name} ({engine.index}) beside {other.name} ({other.index})"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from .. import dtypes, given
 from ..errors import DnncError, Status
+from ..knobs import KNOBS
 
 
 class data_type:
@@ -181,14 +182,10 @@ class behavior_note(Enum):
     SUPPORTS_CUDA_GRAPH_NATIVE_API = "SUPPORTS_CUDA_GRAPH_NATIVE_API"
 
 
-# cuDNN's names of knobs, and TF32, which is ours.
+# Those that engines may have, and what else cudnn-frontend names.
 _KNOBS = (
-    *("SWIZZLE", "TILE_SIZE", "EDGE", "MULTIPLY", "SPLIT_K_BUF", "TILEK", "STAGES"),
-    *("REDUCTION_MODE", "SPLIT_K_SLC", "IDX_MODE", "SPECFILT", "KERNEL_CFG", "WORKSPACE"),
-    *("TILE_CGA", "TILE_CGA_M", "TILE_CGA_N", "BLOCK_SIZE", "OCCUPANCY", "ARRAY_SIZE_PER_THREAD"),
-    *("SPLIT_COLS", "TILE_ROWS", "TILE_COLS", "LOAD_SIZE", "CTA_COUNT", "STREAM_K", "SPLIT_P_SLC"),
-    *("TILE_M", "TILE_N", "WARP_SPEC_CFG", "SWAP_AB", "INPUT_TMA_ENABLE", "OUTPUT_TMA_ENABLE"),
-    *("SCHED_POLICY", "PACK_GQA", "SPLIT_KV", "PIPELINE_ARCH", "CTA_GROUP", "TF32", "NOT_SET"),
+    *KNOBS,
+    *("INPUT_TMA_ENABLE", "OUTPUT_TMA_ENABLE", "PIPELINE_ARCH", "CTA_GROUP", "NOT_SET"),
 )
 
 knob_type: Any = Enum("knob_type", [(name, name) for name in _KNOBS])
