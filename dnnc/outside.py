@@ -1,4 +1,4 @@
-"""What takes part in this process's compilations and is no part of the package: engines.
+"""Engines of other packages that take part in this process's compilations.
 
 `dnnc.engines.register` keeps them here, below the compiler, so that keys and caches know of them
 without loading it.
