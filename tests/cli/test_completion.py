@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dnnc.cli.app import app
-from dnnc.engines import BY_NAME, ENGINES
+from dnnc.engines import ENGINES, engine_named
 
 
 def completed(line):
@@ -43,7 +43,7 @@ def test_values_are_completed(line, found):
 
 
 def test_knobs_are_those_of_the_engine():
-    first, *others = BY_NAME["matmul_sm80"].all_knobs
+    first, *others = engine_named("matmul_sm80").all_knobs
     line = "dnnc compile ffn.py --engine matmul_sm80 --knob"
     settings = [f"{first.name}={value}" for value in sorted(first.values)]
     assert completed(f"{line} {first.name}=") == settings
