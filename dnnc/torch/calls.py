@@ -87,7 +87,10 @@ def called(kind: Kind, tensors: Mapping[str, torch.Tensor]) -> list[torch.Tensor
     plan = _plan(kind, torch.cuda.get_device_capability(device))
     with torch.cuda.device(device):
         made = plan(**{name: _aligned(tensor) for name, tensor in tensors.items()})
-    return [made] if isinstance(made, torch.Tensor) else list(made)
+    if isinstance(made, torch.Tensor):
+        return [made]
+    found = {record.name: array for record, array in zip(plan.outputs, made, strict=True)}
+    return [found[name] for name, _ in kind.results]
 
 
 def require_one_device(where: str, tensors: Mapping[str, torch.Tensor]) -> None:

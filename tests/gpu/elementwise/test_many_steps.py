@@ -78,7 +78,7 @@ def test_a_bias_of_rows(columns):
 def test_strides_with_gaps_and_bytes_past_2_to_the_32():
     g = graph()
     x = g.tensor(LOGITS, [50304, 1], name="x")
-    finish((g.relu(x), "y"))
+    finish((g.relu(x).set_stride([LOGITS[1], 1]), "y"))
     data, y = drawn(43000, 50304)[:, :50257], poisoned(*LOGITS)
     execute(g.graph.finalize(), {"x": data, "y": y})
     assert_rows(y, lambda a, b: torch.relu(data[a:b]))
@@ -87,7 +87,7 @@ def test_strides_with_gaps_and_bytes_past_2_to_the_32():
 def test_turned():
     g = graph()
     x = g.transpose(g.tensor([50257, 43000], name="x"), [1, 0])
-    finish((g.relu(x), "y"))
+    finish((g.relu(x).set_stride([LOGITS[1], 1]), "y"))
     x, y = drawn(50257, 43000), poisoned(*LOGITS)
     execute(g.graph.finalize(), {"x": x, "y": y})
     assert_rows(y, lambda a, b: torch.relu(x[:, a:b].T))
@@ -191,6 +191,8 @@ def test_batch_norm():
     epsilon = g.tensor([1, 1, 1, 1], data_type=dtypes.f32, name="epsilon", is_pass_by_value=True)
     y, mean, inverse, *_ = g.batchnorm(x, scale, bias, epsilon=epsilon)
     y.set_stride(last)
+    for statistic in (mean, inverse):
+        statistic.set_data_type(dtypes.f32)
     finish((y, "y"), (mean, "mean"), (inverse, "inverse"))
     x = drawn(n, h, w, c)
     y = poisoned(n, h, w, c)

@@ -35,6 +35,7 @@ def test_sums_of_more_than_two_to_the_31_partials(batch):
     g = dnnc.pygraph(io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32)
     a, b = g.tensor([batch, m, k], name="a"), g.tensor([batch, k, n], [k * n, 1, k], name="b")
     total = g.reduction(g.matmul(a, b), "add").set_dim([1, m, n])
+    total.set_stride([m * n, n, 1])
     total.set_output().set_data_type(dtypes.f32).set_name("y")
     x = fresh(batch, m, k, dtype=torch.bfloat16)
     w = fresh(batch, n, k, dtype=torch.bfloat16).transpose(1, 2)
