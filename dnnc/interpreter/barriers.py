@@ -56,11 +56,13 @@ class Barriers:
 
     def _enter(self, ctas: Array, number: int, warps: Array, threads: int, waits: bool) -> None:
         known = self._threads[ctas, number]
-        if ((known != threads) & (known != _IDLE)).any():
+        if np.count_nonzero((known != threads) & (known != _IDLE)):
             raise BarrierMisuse(f"others use barrier {number} with another thread count")
         again = self._arrived[ctas, number, warps]
         waited = self._waiting[ctas, number, warps] | self._twice[ctas, number, warps]
-        if (again & waited).any() or (again.any() and (not waits or threads == ALL)):
+        if np.count_nonzero(again & waited) or (
+            np.count_nonzero(again) and (not waits or threads == ALL)
+        ):
             raise BarrierMisuse(f"the warp arrives at barrier {number} twice before it completes")
         self._threads[ctas, number] = threads
         self._twice[ctas, number, warps] = again

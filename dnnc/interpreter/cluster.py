@@ -57,18 +57,18 @@ class Clusters:
         if not np.count_nonzero(rank):
             return where, cta
         bad = (rank < 0) | (rank > self.size)
-        if bad.any():
+        if np.count_nonzero(bad):
             raise fail(f"is in no CTA of the cluster of {self.size}", int(bad.argmax()))
         owner = np.where(rank > 0, cta // self.size * self.size + rank - 1, cta)
         gone = self.machine.barriers.exited[owner].all(axis=1) & (owner != cta)
-        if gone.any():
+        if np.count_nonzero(gone):
             raise fail("is in the shared memory of a CTA that has exited", int(gone.argmax()))
         return where & _OFFSET, owner
 
     def map(self, where: Array, rank: Array, fail: Fail) -> Array:
         """Addresses of the same variables in the CTAs of these ranks."""
         bad = rank >= self.size
-        if bad.any():
+        if np.count_nonzero(bad):
             raise fail(f"has no counterpart: the cluster has {self.size} CTAs", int(bad.argmax()))
         return (where & _OFFSET) | ((rank + 1) << RANK_SHIFT)
 
@@ -93,7 +93,7 @@ class Clusters:
 
     def arrive(self, lanes: Array, clocks: Array | None) -> None:
         """Threads arrive.  clocks: what each one's arrival tells; None: nothing."""
-        if (self.target[lanes] != 0).any():
+        if np.count_nonzero(self.target[lanes] != 0):
             raise ClusterMisuse("a thread arrives twice without a wait in between")
         clusters = self.cluster_of_lane[lanes]
         self.arrived[lanes] = True
@@ -112,7 +112,7 @@ class Clusters:
         for cluster in np.unique(clusters).tolist():
             ours = self.cluster_of_lane == cluster
             here = self.arrived & ours
-            if not here.any() or (ours & ~here & ~self.gone).any():
+            if not np.count_nonzero(here) or np.count_nonzero(ours & ~here & ~self.gone):
                 continue
             self.phase[cluster] += 1
             self.arrived[ours] = False
@@ -121,7 +121,7 @@ class Clusters:
 
     def passed(self, lanes: Array) -> Array:
         """Which of these threads may leave the barrier; they all have arrived."""
-        if (self.target[lanes] == 0).any():
+        if np.count_nonzero(self.target[lanes] == 0):
             raise ClusterMisuse("a thread waits that has not arrived")
         return self.phase[self.cluster_of_lane[lanes]] >= self.target[lanes]
 

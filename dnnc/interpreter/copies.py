@@ -91,7 +91,7 @@ class AsyncCopies:
         self._refuse_overlap(target, size, fail_target)
         shared.arena.set_states(target, size, IN_FLIGHT)
         warps = np.unique(rows)
-        if ((self.tail - self.head)[warps] == self.depth).any():
+        if np.count_nonzero((self.tail - self.head)[warps] == self.depth):
             self._grow()
         slot = (self.tail % self.depth)[rows]
         # Also a late copy reads its source here, so that a bad address shows at the instruction.
@@ -108,7 +108,7 @@ class AsyncCopies:
         self.tail[warps] += 1
 
     def _refuse_overlap(self, target: Array, size: int, fail: Fail) -> None:
-        if (np.diff(np.sort(target)) < size).any():
+        if np.count_nonzero(np.diff(np.sort(target)) < size):
             order = np.argsort(target)
             second = order[1:][np.diff(target[order]) < size]
             raise fail("is the target of two lanes of one copy", int(second[0]))

@@ -29,7 +29,7 @@ def has_nan(x: Array) -> bool:
 
 def canonical(x: Array) -> Array:
     """x with every NaN made the canonical one, 0x7FFFFFFF (float64: as it is)."""
-    if x.dtype == np.float32 and has_nan(x):
+    if x.dtype.char == "f" and has_nan(x):
         return np.where(np.isnan(x), _F32_NAN, x)
     return x
 
@@ -37,7 +37,7 @@ def canonical(x: Array) -> Array:
 def flush(x: Array) -> Array:
     """x with subnormals made zeros of their sign (`.ftz`; float32)."""
     tiny = np.abs(x) < _F32_LEAST
-    return np.where(tiny, np.copysign(np.float32(0), x), x) if tiny.any() else x
+    return np.where(tiny, np.copysign(np.float32(0), x), x) if np.count_nonzero(tiny) else x
 
 
 def saturate(x: Array) -> Array:
@@ -56,7 +56,7 @@ def to_odd(s: Array, e: Array) -> Array:
     """s + e rounded to odd, where s = round(s + e): inexact results get an odd last bit."""
     bits = s.view(np.uint64)
     move = (e != 0) & ((bits & np.uint64(1)) == 0) & np.isfinite(s)
-    if not move.any():
+    if not np.count_nonzero(move):
         return s
     # The odd neighbour lies on the side of the error: away from zero where the signs agree.
     away = (e > 0) == (s > 0)
@@ -83,7 +83,7 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     s = np.add(product, c)
     suspect = (s.view(np.uint64) & _TIE_MASK) == _TIE
     magnitude = np.abs(s)
-    if not magnitude.min() >= 2.0**-125:
+    if not magnitude[magnitude.argmin()] >= 2.0**-125:
         suspect |= (magnitude < 2.0**-125) & (magnitude > 0)
     if np.count_nonzero(suspect):
         lanes = np.flatnonzero(suspect)
@@ -167,7 +167,7 @@ def fma64(a: Array, b: Array, c: Array) -> Array:
     total, rest = two_sum(high, sum_high)
     out = total + add_odd(sum_low, rest)
     safe = _is_safe(a) & _is_safe(b) & _is_safe(c) & (a != 0) & (b != 0)
-    if not safe.all():
+    if np.count_nonzero(safe) < safe.size:
         factors = np.isfinite(a) & np.isfinite(b)
         # A product of finite numbers is finite, also where float64 overflows.
         plain = np.where(factors & np.isinf(c), c, a * b + c)
@@ -268,8 +268,8 @@ def minimum_nan(a: Array, b: Array) -> Array:
 
 def _zeros(out: Array, a: Array, b: Array, combine: np.ufunc) -> Array:
     """out with the sign of zeros settled: NumPy leaves it open which of +0 and -0 it returns."""
-    zero = (a == 0) & (b == 0)
-    if not zero.any():
+    if not np.count_nonzero(out == 0):
         return out
+    zero = (a == 0) & (b == 0)
     unsigned = np.dtype(f"uint{8 * out.dtype.itemsize}")
     return np.where(zero, combine(a.view(unsigned), b.view(unsigned)).view(out.dtype), out)

@@ -71,7 +71,7 @@ def round_to(
     out = np.ldexp(ROUND[mode](np.ldexp(x, shift)), -shift)
     out = np.where(np.isfinite(x), np.copysign(out, x), x)
     over = np.abs(out) > fmt.largest
-    if over.any():
+    if np.count_nonzero(over):
         limit = _overflow(x, fmt, mode, satfinite)
         out = np.where(over, np.copysign(limit, x), out)
     if ftz:
@@ -105,7 +105,7 @@ def encode(x: Array, fmt: Format) -> Array:
         bits = x.astype(np.float32).view(np.uint32)
         if fmt is BF16:
             bits = (bits >> np.uint32(16)).astype(np.uint16)
-    return np.where(is_nan, fmt.unsigned.type(fmt.nan), bits) if is_nan.any() else bits
+    return np.where(is_nan, fmt.unsigned.type(fmt.nan), bits) if np.count_nonzero(is_nan) else bits
 
 
 def _table(dtype: Any) -> Array:

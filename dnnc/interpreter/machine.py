@@ -186,7 +186,7 @@ class Machine:
         active = self.active_lanes()
         rows = np.any(active, axis=1)
         missing = self.live_lanes() & ~active & rows[:, None]
-        if missing.any():
+        if np.count_nonzero(missing):
             lane = int(missing.reshape(-1).argmax())
             raise self.fail(instruction, "needs the whole warp, but this lane is elsewhere", lane)
         return rows
@@ -201,7 +201,7 @@ class Machine:
         active = self.mask.reshape(-1, WARP)
         rows = np.any(active, axis=1)
         missing = ~active & rows[:, None]
-        if missing.any():
+        if np.count_nonzero(missing):
             lane = int(missing.reshape(-1).argmax())
             raise self.fail(instruction, "needs all 32 lanes, but this one is not here", lane)
         return np.flatnonzero(rows), np.flatnonzero(self.mask)
@@ -217,7 +217,7 @@ class Machine:
         """Whether none of these registers is poisoned in the gang's lanes; in others' it may be."""
         for key in keys:
             found = self.shadow.get(key)
-            if found is not None and found[self.lanes].any():
+            if found is not None and np.count_nonzero(found[self.lanes]):
                 return False
         return True
 
@@ -234,7 +234,7 @@ class Machine:
             out[...] = value
         else:
             np.copyto(out, value, where=self.mask, casting="unsafe")
-        if found.any():
+        if np.count_nonzero(found):
             self.shadow[slot.key] = found
         else:
             self.shadow.pop(slot.key, None)
@@ -257,7 +257,7 @@ class Machine:
         bad = bits != 0
         if self.mask is not None:
             bad = bad & self.mask
-        if bad.any():
+        if np.count_nonzero(bad):
             raise self.fail(instruction, f"poison reaches {role}", int(bad.argmax()))
 
     # Errors -------------------------------------------------------------------------------
@@ -339,13 +339,13 @@ class Machine:
         Sets the mask to the lanes that stand there.  LEAVE where rows differ, or have exited.
         """
         pcs = self.lane_pc[self.lanes].reshape(-1, WARP)
-        low = pcs.min(axis=1)
+        low = np.minimum.reduce(pcs, axis=1)
         ours = low if self.members is None else low[self.members]
         pc = int(ours[0])
-        if pc == EXITED or (ours != pc).any():
+        if pc == EXITED or np.count_nonzero(ours != pc):
             return LEAVE
         mask = pcs == pc
         if self.members is not None:
             mask &= self.members[:, None]
-        self.mask = None if mask.all() else mask.reshape(-1)
+        self.mask = None if np.count_nonzero(mask) == mask.size else mask.reshape(-1)
         return pc

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .arena import CLEAN, UNWRITTEN, Arena
 from .failure import InterpreterError, failure
 from .ptx import Module, Variable
-from .ptxtypes import Array
+from .ptxtypes import TYPES, VIEWS, Array
 
 # Each allocation has 64 GiB of addresses to itself, so no overrun lands in another one.
 _SPACING = 36
@@ -93,13 +93,34 @@ class Memory:
         region = self._region_of(address, nbytes)
         where = region.bytes_at(address, nbytes)
         poison = region.arena.state[where] != CLEAN
-        if not allow_poison and poison.any():
+        if not allow_poison and np.count_nonzero(poison):
             first = int(poison.argmax())
             raise failure(
                 f"byte {first} of {nbytes} was never written ({int(poison.sum())} such bytes)",
                 f"download from {region}",
             )
         return region.arena.data[where].copy()
+
+    def elements(self, address: int, places: Array, width: int) -> Array:
+        """The elements of `width` bytes at these places [k], counted from an address; unsigned.
+
+        One that was never written is an error.
+        """
+        code = TYPES[f"u{8 * width}"].code
+        if not places.size:
+            return np.zeros(0, VIEWS[code])
+        low, high = int(places.min()), int(places.max())
+        region = self._region_of(address + low * width, (high + 1 - low) * width)
+        at = (address - region.window) + places * width
+        values, states = region.arena.load(at, width, code, 1)
+        if states is not None:
+            bad = states.any(axis=1)
+            raise failure(
+                f"element {int(bad.argmax())} of {places.size} was never written "
+                f"({int(bad.sum())} such elements)",
+                f"download from {region}",
+            )
+        return values
 
     def is_written(self, address: int, nbytes: int) -> NDArray[np.bool_]:
         """Whether each byte was written."""
@@ -156,7 +177,7 @@ class Memory:
         if region is not None:
             # Addresses below the start wrap around to huge offsets.
             relative = address - np.uint64(region.start)
-            if int(relative.max()) + size <= region.nbytes:
+            if int(relative[relative.argmax()]) + size <= region.nbytes:
                 index = relative + np.uint64(region.offset)
                 self._check_alignment(index, size, fail)
                 return region, index.view(np.int64)
@@ -179,7 +200,7 @@ class Memory:
                 raise fail("is in no allocation", int(positions[0]))
             relative = address[positions] - np.uint64(region.start)
             bad = (relative >= np.uint64(1 << 63)) | (relative + np.uint64(size) > region.nbytes)
-            if bad.any():
+            if np.count_nonzero(bad):
                 raise fail(f"is outside {region}", int(positions[bad.argmax()]))
             index = relative + np.uint64(region.offset)
             self._check_alignment(index, size, fail)
@@ -203,7 +224,7 @@ class Memory:
             if part_states is not None:
                 states[positions] = part_states
         assert values is not None
-        return values, states if states.any() else None
+        return values, states if np.count_nonzero(states) else None
 
     def store(
         self, address: Array, size: int, values: Array, fail: Fail, strong: bool = False

@@ -250,12 +250,8 @@ class _Machine:
             for _, first, count in _runs(np.unique(places >> 3)):
                 data[first : first + count] = self.memory.download(address + first, count)
             return (data[places >> 3] >> (places & 7) & 1).astype(bool)
-        size = dtype.bits // 8
-        flat = np.empty((places.size, size), np.uint8)
-        for run, first, count in _runs(places.ravel()):
-            data = self.memory.download(address + first * size, count * size)
-            flat[run : run + count] = data.reshape(count, size)
-        return flat.reshape(-1).view(dtype.numpy).reshape(places.shape)
+        elements = self.memory.elements(address, places.reshape(-1), dtype.bits // 8)
+        return elements.view(dtype.numpy).reshape(places.shape)
 
 
 def _too_large(what: str, supported: str) -> DnncError:
@@ -294,10 +290,10 @@ def scattered(array: Array, places: Array, dtype: DType, bytes_: int) -> Array:
         bits[places.ravel()] = array.ravel()
         return np.packbits(bits, bitorder="little")
     size = dtype.bits // 8
-    buffer = np.full((bytes_ // size, size), 0xA5, np.uint8)
+    buffer = np.full(bytes_ // size * size, 0xA5, np.uint8)
     flat = np.ascontiguousarray(array).reshape(-1)
-    buffer[places.ravel()] = flat.view(np.uint8).reshape(-1, size)
-    return buffer.reshape(-1)
+    buffer.view(f"u{size}")[places.reshape(-1)] = flat.view(f"u{size}")
+    return buffer
 
 
 def _runs(places: Array) -> list[tuple[int, int, int]]:

@@ -96,7 +96,7 @@ def _check(step: Step, fragile: frozenset[int]) -> Run:
     def check(m: Machine) -> None:
         assert m.hopper is not None
         groups = m.hopper.warpgroups
-        if writes or groups.busy[m.low : m.high].any():
+        if writes or np.count_nonzero(groups.busy[m.low : m.high]):
             rows = np.flatnonzero(m.active_lanes().any(axis=1))
             bad = groups.touch(m.low, rows, reads, writes)
             if bad is not None:

@@ -79,7 +79,7 @@ class Races:
         stamps = self._stamps(rows)[:, None]
         self.writes[granules] = stamps
         lost = self.writes.take(granules) != stamps
-        if lost.any():
+        if np.count_nonzero(lost):
             # Two warps executed this very store to one place at once.
             raise self._race(granules, lost, rows, self.writes, "a write", "a write", fail)
 

@@ -36,7 +36,7 @@ class RegisterPool:
         wrong = self.of_row[rows] > count if increase else self.of_row[rows] < count
         had = int(self.of_row[rows][wrong.argmax()])
         self.of_row[rows] = count
-        if wrong.any():
+        if np.count_nonzero(wrong):
             return f"the warp has {had} registers already"
         return ""
 

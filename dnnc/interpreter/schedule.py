@@ -71,7 +71,7 @@ class Scheduler:
                 m.hopper.progress()
             ready = np.flatnonzero(~m.blocked & (m.row_pc != EXITED))
             if ready.size == 0:
-                if m.blocked.any() and m.unstick():
+                if np.count_nonzero(m.blocked) and m.unstick():
                     continue
                 break
             self.turns += 1
@@ -81,7 +81,7 @@ class Scheduler:
                 ready = others if others.size else ready
                 self.spent = None
             self._run_gang(self._form_gang(ready))
-        if m.blocked.any():
+        if np.count_nonzero(m.blocked):
             where = f"kernel {m.program.name!r}"
             raise failure(f"deadlock: {'; '.join(self._waits())}", where)
         if m.hopper is not None:
@@ -128,8 +128,8 @@ class Scheduler:
         if rows.size * 2 < high - low:
             at = int(np.searchsorted(rows, first))
             run = np.flatnonzero(np.diff(rows) != 1) + 1
-            begin = int(run[run <= at][-1]) if (run <= at).any() else 0
-            end = int(run[run > at][0]) if (run > at).any() else rows.size
+            begin = int(run[run <= at][-1]) if np.count_nonzero(run <= at) else 0
+            end = int(run[run > at][0]) if np.count_nonzero(run > at) else rows.size
             rows = rows[begin:end]
             low, high = int(rows[0]), int(rows[-1]) + 1
         m.low, m.high = low, high
@@ -146,7 +146,7 @@ class Scheduler:
         mask = pcs == pc
         if m.members is not None:
             mask &= m.members[:, None]
-        m.mask = None if mask.all() else mask.reshape(-1)
+        m.mask = None if np.count_nonzero(mask) == mask.size else mask.reshape(-1)
 
     # Running ------------------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ def run_poisoned(m: Machine, step: Step) -> None:
         m.require_clean(step.instruction, slot, "the guard predicate")
         allowed = m.views[PRED.code][slot.number][m.lanes] != negated
         mask = allowed if outer is None else allowed & outer
-        if not mask.any():
+        if not np.count_nonzero(mask):
             return
-        m.mask = None if outer is None and mask.all() else mask
+        m.mask = None if outer is None and np.count_nonzero(mask) == mask.size else mask
     for slot in step.strict:
         m.require_clean(step.instruction, slot, "an address or an operand that must be known")
     if step.poison is OWN:

@@ -13,6 +13,12 @@ from .races import Races
 SHARED_BASE = 1024
 
 
+def _largest(addresses: Array) -> int:
+    """The largest address, where negative ones count as huge."""
+    unsigned = addresses.view(np.uint64)
+    return int(unsigned[unsigned.argmax()])
+
+
 class SharedMemory:
     """`nbytes` bytes for each resident CTA, in one arena.
 
@@ -41,7 +47,7 @@ class SharedMemory:
     def locate(self, address: Array, size: int, cta: Array, fail: Fail) -> Array:
         """Byte indices in the arena.  Errors through `fail`: out of bounds, misaligned."""
         relative = address - SHARED_BASE
-        if int(relative.view(np.uint64).max()) + size > self.nbytes:
+        if _largest(relative) + size > self.nbytes:
             bad = (relative < 0) | (relative + size > self.nbytes)
             size_text = f"the {self.nbytes} bytes of shared memory from 0x{SHARED_BASE:x} on"
             raise fail(f"is outside {size_text}", int(bad.argmax()))
@@ -80,7 +86,7 @@ class SharedMemory:
         busy = states >= IN_FLIGHT
         if np.count_nonzero(busy):
             bad = int(busy.any(axis=1).argmax())
-            if (states[bad] == BARRIER).any():
+            if np.count_nonzero(states[bad] == BARRIER):
                 raise fail("is written over an mbarrier", bad)
             raise fail("is written while an asynchronous copy to it is in flight", bad)
 
@@ -95,7 +101,7 @@ class PrivateMemory:
 
     def locate(self, address: Array, size: int, thread: Array, fail: Fail) -> Array:
         """Byte indices in the arena.  Errors through `fail`: out of bounds, misaligned."""
-        if int(address.view(np.uint64).max()) + size > self.nbytes:
+        if _largest(address) + size > self.nbytes:
             bad = (address < 0) | (address + size > self.nbytes)
             raise fail(f"is outside the {self.nbytes} bytes of the frame", int(bad.argmax()))
         if int(np.bitwise_or.reduce(address)) & (size - 1):

@@ -177,14 +177,14 @@ class BulkCopies:
 
     def _check_rows(self, rows: Rows, fail: Fail) -> None:
         """A bad place in global memory shows at the instruction."""
-        if rows.high > rows.low and rows.inside.any():
+        if rows.high > rows.low and np.count_nonzero(rows.inside):
             starts = rows.start[rows.inside] + rows.low
             self.machine.memory.check_rows(starts, rows.high - rows.low, fail)
 
     def _fetch(self, rows: Rows, fail: Fail) -> tuple[Array, Array | None]:
         """Bytes [rows, nbytes] of a box, zeros outside the tensor, and their states."""
         out = np.zeros((rows.start.size, rows.nbytes), np.uint8)
-        if rows.high <= rows.low or not rows.inside.any():
+        if rows.high <= rows.low or not np.count_nonzero(rows.inside):
             return out, None
         starts = rows.start[rows.inside] + rows.low
         data, states = self.machine.memory.gather(starts, rows.high - rows.low, fail)
@@ -234,7 +234,7 @@ class BulkCopies:
         data = data.reshape(-1, rows.nbytes).copy()
         if states is not None:
             bad = states.reshape(-1, rows.nbytes)[rows.inside, rows.low : rows.high] != CLEAN
-            if bad.any():
+            if np.count_nonzero(bad):
                 raise fail("is stored to global memory, but holds poison", 0)
         self._check_rows(rows, fail)
         late = self._late(instruction)
@@ -247,7 +247,7 @@ class BulkCopies:
         self.stores.remove(store)
         store.written = True
         rows = store.rows
-        if rows.high <= rows.low or not rows.inside.any():
+        if rows.high <= rows.low or not np.count_nonzero(rows.inside):
             return
         starts = rows.start[rows.inside] + rows.low
         data = store.data[rows.inside, rows.low : rows.high]

@@ -119,7 +119,7 @@ def _shadow(states: Array | None, at: int, of: PtxType, slot: Slot) -> Array | N
         return None
     width = of.width // 8
     bad = states[:, at * width : (at + 1) * width] != CLEAN
-    if not bad.any():
+    if not np.count_nonzero(bad):
         return None
     raw = np.where(bad, np.uint8(0xFF), np.uint8(0))
     bits = np.ascontiguousarray(raw).view(UNSIGNED_OF_WIDTH[of.width]).reshape(-1)
@@ -189,5 +189,5 @@ def states_of(
             continue
         narrow = np.ascontiguousarray(m.at(bits, active).astype(of.unsigned))
         parts.append((narrow[:, None].view(np.uint8) != 0).astype(np.uint8))
-        found = found or bool(parts[-1].any())
+        found = found or bool(np.count_nonzero(parts[-1]))
     return np.concatenate(parts, axis=1) if found else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..decode import Decoder, PoisonRule, Run, Slot, decodes
-from ..ptx import Operand, Register
+from ..ptx import Immediate, Operand, Register
 from ..ptxtypes import TYPES, Array, PtxType
 from .elementwise import by_ufunc, elementwise
 
@@ -111,6 +111,10 @@ def shift(d: Decoder) -> Run:
         return [out]
 
     d.poison = rule
+    if isinstance(d.operands[2], Immediate) and 0 <= d.operands[2].value < of.width:
+        shift = np.left_shift if function is _left else np.right_shift
+        by = of.dtype.type(d.operands[2].value)
+        return lambda m: write(m, shift(a(m), by))
     return lambda m: write(m, function(a(m), amount(m)))
 
 

@@ -241,7 +241,7 @@ def _destinations(
         raise fail(f"goes to the CTAs of mask 0x{mask:x}; the cluster has {size}", 0)
     first = own // size * size
     ctas = [first + rank for rank in range(size) if mask >> rank & 1]
-    if m.barriers.exited[ctas].all(axis=1).any():
+    if np.count_nonzero(m.barriers.exited[ctas].all(axis=1)):
         raise fail("goes to a CTA that has exited", 0)
     return ctas
 
@@ -345,7 +345,7 @@ def copy_bytes(d: Decoder) -> Run:
 
 def _size_of(m: Machine, read: Read, active: Array | None, fail: Fail) -> list[int]:
     sizes = m.at(read(m), active)
-    if (sizes % CHUNK).any() or (sizes == 0).any():
+    if np.count_nonzero(sizes % CHUNK) or np.count_nonzero(sizes == 0):
         raise fail(f"belongs to a copy of a size that is no multiple of {CHUNK}", 0)
     return sizes.tolist()
 

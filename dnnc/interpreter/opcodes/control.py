@@ -83,7 +83,7 @@ def branch_indexed(d: Decoder) -> Control:
         m.require_clean(instruction, slot, "the index of a branch")
         index = read(m)
         bad = index >= table.size if m.mask is None else (index >= table.size) & m.mask
-        if bad.any():
+        if np.count_nonzero(bad):
             raise m.fail(
                 instruction, f"index {index[bad][0]} of {table.size} labels", int(bad.argmax())
             )
@@ -203,7 +203,7 @@ def _arrive(
 ) -> None:
     """Rows of the gang arrive, those of one barrier and count together."""
     bad = (numbers >= COUNT) | (counts % WARP != 0)
-    if bad.any():
+    if np.count_nonzero(bad):
         at = int(bad.argmax())
         what = f"barrier {numbers[at]} with {counts[at]} threads; there are {COUNT}, of whole warps"
         raise m.fail(instruction, what, int(rows[at]) * WARP)

@@ -143,7 +143,7 @@ def _float_to_integer(result: PtxType, source: PtxType, mode: str, ftz: bool) ->
         rounded = to_integer(x)
         inside = (rounded >= low) & (rounded < beyond)
         out = np.where(inside, rounded, 0.0).astype(result.dtype)
-        if inside.all():
+        if np.count_nonzero(inside) == inside.size:
             return out
         ends = np.where(rounded < 0, *(result.dtype.type(end) for end in (limits.min, limits.max)))
         return np.where(np.isnan(x), nan, np.where(inside, out, ends))

@@ -266,7 +266,7 @@ def divide(d: Decoder) -> Run:
             if bits is not None:
                 bad = bad | (bits != 0)
         write(m, function(x, np.where(y == 0, y.dtype.type(1), y)))
-        if slot.key in m.shadow or bad.any():
+        if slot.key in m.shadow or np.count_nonzero(bad):
             ones = np.array(-1).astype(f"uint{width}")
             m.set_shadow(slot, np.where(bad, ones, np.zeros_like(ones)))
 

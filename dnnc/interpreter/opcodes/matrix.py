@@ -62,7 +62,7 @@ def _addresses(
     """The row addresses, and the lanes (positions in the gang) that give them."""
     lanes = (rows[:, None] * WARP + np.arange(8 * count)).reshape(-1)
     bits = None if base is None else m.shadow_of(base)
-    if bits is not None and bits[lanes].any():
+    if bits is not None and np.count_nonzero(bits[lanes]):
         lane = int(lanes[(bits[lanes] != 0).argmax()])
         raise m.fail(access.instruction, "poison reaches an address", lane)
     return m.at(read(m), lanes), lanes
@@ -137,7 +137,7 @@ def store_matrix(d: Decoder) -> Run:
         if m.shadow:
             bits = in_rows([shadow_or_zero(m, slot, _B32) for slot in slots])
             bad = np.ascontiguousarray(bits).view(np.uint8) != 0
-            states = bad.astype(np.uint8) if bad.any() else None
+            states = bad.astype(np.uint8) if np.count_nonzero(bad) else None
         put(m, access, where, lanes, np.ascontiguousarray(values), states)
 
     return run
@@ -162,7 +162,7 @@ def transpose_matrix(d: Decoder) -> Run:
         m.put(target, _B32.code, _transpose(m.at(read(m), active)), active)
         if m.shadow:
             bits = _transpose(m.at(shadow_or_zero(m, source, _B32), active))
-            m.put_shadow(target, bits if bits.any() else None, active)
+            m.put_shadow(target, bits if np.count_nonzero(bits) else None, active)
 
     return run
 

@@ -51,7 +51,7 @@ def shared_place(
         fail = m.failing(d_instruction, where, active)
         if kind == "generic":
             outside = (where >> 60) != SHARED_WINDOW >> 60
-            if outside.any():
+            if np.count_nonzero(outside):
                 raise fail("is not in shared memory", int(outside.argmax()))
             where = where - np.int64(SHARED_WINDOW)
         return where, shared_index(m, access, where, active), fail
@@ -220,7 +220,7 @@ def _objects(m: Machine, index: Array, lanes: Array, fail: Fail) -> list[Mbarrie
 def _done(found: list[Mbarrier], asked: Array, parity: bool, fail: Fail) -> Array:
     """Whether the phase that each thread asks for is complete."""
     if parity:
-        if (asked > 1).any():
+        if np.count_nonzero(asked > 1):
             k = int((asked > 1).argmax())
             raise fail(f"is asked for parity {asked[k]}", k)
         return np.array([barrier.phase & 1 for barrier in found]) != asked
@@ -235,7 +235,7 @@ def _done(found: list[Mbarrier], asked: Array, parity: bool, fail: Fail) -> Arra
 
 def _sleep(m: Machine, found: list[Mbarrier], done: Array, rows: Array, impatience: float) -> Array:
     """Put to sleep the rows with a thread that must wait; returns them."""
-    if done.all():
+    if np.count_nonzero(done) == done.size:
         m.timed_out.difference_update(rows.tolist())
         return np.zeros(0, np.int64)
     stays: list[int] = []

@@ -113,7 +113,7 @@ def _fetch_generic(
         values[positions] = part
         if part_states is not None:
             states[positions] = part_states
-    return values, states if states.any() else None
+    return values, states if np.count_nonzero(states) else None
 
 
 FETCH: dict[str, Fetch] = {
@@ -184,7 +184,7 @@ def _put_generic(
         if space not in PUT:
             raise m.failing(access.instruction, where, active)("is read only", int(positions[0]))
         part = None if states is None else states[positions]
-        part = None if part is None or not part.any() else part
+        part = None if part is None or not np.count_nonzero(part) else part
         PUT[space](m, access, inside, lanes, values[positions], part)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import floats
 from ..decode import OWN, PRED, Decoder, Read, Run, Slot, decodes
 from ..geometry import WARP
-from ..ptx import Instruction
+from ..ptx import Immediate, Instruction
 from ..ptxtypes import TYPES, Array, PtxType
 from .bits import shadow_or_zero, source_slot
 
@@ -27,22 +27,26 @@ _EVERY_LANE = np.uint32(0xFFFFFFFF)
 
 
 def _members(m: Machine, instruction: Instruction, mask: Array) -> Array:
-    """Lanes [rows, 32] that take part; mask: each lane's member mask, [rows, 32] uint32.
+    """Lanes [rows, 32] that take part; mask: the member mask of each lane, or of all.
 
     Errors: a lane of the mask that is elsewhere, an executing lane that is not in its own mask.
     """
     active = m.active_lanes()
-    if m.mask is None and (mask == _EVERY_LANE).all():
-        return active
-    named = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1) != 0
-    outside = active & ~named[:, _LANE, _LANE]
-    if outside.any():
-        lane = int(outside.reshape(-1).argmax())
-        raise m.fail(instruction, "the lane is not in its own member mask", lane)
-    # Only the masks of executing lanes count; all lanes are compared at once.
-    wanted = (named & active[:, :, None]).any(axis=1)
+    if not np.count_nonzero(mask != _EVERY_LANE):
+        if m.mask is None:
+            return active
+        wanted = np.logical_or.reduce(active, axis=1, keepdims=True)
+    else:
+        mask = m.warp_lanes(mask)
+        named = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1) != 0
+        outside = active & ~named[:, _LANE, _LANE]
+        if np.count_nonzero(outside):
+            lane = int(outside.reshape(-1).argmax())
+            raise m.fail(instruction, "the lane is not in its own member mask", lane)
+        # Only the masks of executing lanes count; all lanes are compared at once.
+        wanted = (named & active[:, :, None]).any(axis=1)
     missing = wanted & m.live_lanes() & ~active
-    if missing.any():
+    if np.count_nonzero(missing):
         lane = int(missing.reshape(-1).argmax())
         raise m.fail(instruction, "the lane is in the member mask, but it is elsewhere", lane)
     return wanted & active
@@ -71,25 +75,34 @@ def shuffle(d: Decoder) -> Run:
     write, predicate = d.write(first, of), d.write(second, PRED)
     targets = [source_slot(d, first), source_slot(d, second)]
     instruction = d.instruction
+    known = None
+    if all(isinstance(operand, Immediate) for operand in d.operands[2:4]):
+        step, bounds = (d.constant(operand, _U32)[None] for operand in d.operands[2:4])
+        known = _partner(mode, step, bounds)
     # A lane without a partner that executes gets poison, so this may poison by itself.
     d.poison, d.ends_segment = OWN, True
 
     def run(m: Machine) -> None:
         for slot in controls:
             _require_clean(m, instruction, slot)
-        members = _members(m, instruction, m.warp_lanes(mask(m)))
-        at, valid = _partner(mode, m.warp_lanes(b(m)), m.warp_lanes(c(m)))
+        members = _members(m, instruction, mask(m))
+        at, valid = known or _partner(mode, m.warp_lanes(b(m)), m.warp_lanes(c(m)))
         values = m.warp_lanes(read(m))
-        chosen = (at + np.arange(0, at.size, WARP)[:, None]).reshape(-1)
+        chosen = (at + np.arange(0, values.size, WARP)[:, None]).reshape(-1)
         write(m, values.reshape(-1).take(chosen))
-        predicate(m, valid.reshape(-1))
+        if targets[1] is not None:
+            predicate(m, np.broadcast_to(valid, values.shape).reshape(-1))
         moved = None
-        if not members.all() or (source is not None and source.key in m.shadow):
+        if np.count_nonzero(members) < members.size or (
+            source is not None and source.key in m.shadow
+        ):
             moved = shadow_or_zero(m, source, of).take(chosen)
             absent = ~members.reshape(-1).take(chosen)
             moved = np.where(absent, ~np.zeros_like(moved), moved)
         if targets[0] is not None:
-            m.set_shadow(targets[0], moved if moved is not None and moved.any() else None)
+            m.set_shadow(
+                targets[0], moved if moved is not None and np.count_nonzero(moved) else None
+            )
         if targets[1] is not None:
             m.set_shadow(targets[1], None)
 
@@ -141,7 +154,7 @@ def _collective(
         members = m.active_lanes()
         if mask is not None:
             _require_clean(m, instruction, mask[1])
-            members = _members(m, instruction, m.warp_lanes(mask[0](m)))
+            members = _members(m, instruction, mask[0](m))
         bad = np.zeros(members.shape[0], bool)
         for _, slot in sources:
             bits = None if slot is None else m.shadow_of(slot)
@@ -151,14 +164,14 @@ def _collective(
         outputs = function(m, members, values)
         for (slot, write), value in zip(targets, outputs, strict=True):
             write(m, np.broadcast_to(value, members.shape).reshape(-1))
-            if slot is not None and (m.shadow or bad.any()):
+            if slot is not None and (m.shadow or np.count_nonzero(bad)):
                 _poison_rows(m, slot, bad)
 
     return run
 
 
 def _poison_rows(m: Machine, slot: Slot, bad: Array) -> None:
-    if not bad.any():
+    if not np.count_nonzero(bad):
         m.set_shadow(slot, None)
         return
     dtype = np.dtype(bool) if slot.width == 1 else np.dtype(f"uint{slot.width}")

@@ -161,7 +161,7 @@ class _Form(ProductForm):
         dtype = _ELEMENT[of.name]
         items = m.shared.arena.data.view(dtype).take((base + offsets) // dtype.itemsize)
         states = m.shared.arena.state.take(base + offsets) != CLEAN
-        bad = states.any(axis=1) if states.any() else None
+        bad = states.any(axis=1) if np.count_nonzero(states) else None
         return _values(items, of), bad
 
     def _registers(self, m: Machine, lanes: Array) -> tuple[Array, Array | None]:
@@ -175,7 +175,7 @@ class _Form(ProductForm):
         bad = None
         for at, slot in enumerate(self.a_slots):
             shadow = m.shadow.get(slot.key)
-            if shadow is not None and shadow[lanes].any():
+            if shadow is not None and np.count_nonzero(shadow[lanes]):
                 bad = np.zeros((WARPS, 2, 8), bool) if bad is None else bad
                 bad[:, at % 2] |= (shadow[lanes] != 0).reshape(WARPS, 8, 4).any(axis=2)
         return _values(rows, self.a), None if bad is None else bad.reshape(ROWS)
@@ -230,23 +230,23 @@ class _Form(ProductForm):
         per_register = (split.any(axis=2) if self.packed else split).reshape(len(self.slots), -1)
         for slot, found in zip(self.slots, per_register, strict=True):
             shadow = m.shadow.get(slot.key)
-            if shadow is None and not found.any():
+            if shadow is None and not np.count_nonzero(found):
                 continue
             if shadow is None:
                 shadow = m.shadow[slot.key] = np.zeros(m.lane_count, np.uint32)
             old = shadow[lanes] != 0 if accumulates else False
             shadow[lanes] = np.where(found | old, np.uint32(0xFFFFFFFF), np.uint32(0))
-            if not shadow.any():
+            if not np.count_nonzero(shadow):
                 del m.shadow[slot.key]
 
     def _keep_poison(self, m: Machine, lanes: Array, accumulates: bool) -> None:
         """Poison of D where A and B are clean: its own."""
         for slot in self.slots:
             shadow = m.shadow.get(slot.key)
-            if shadow is None or not (old := shadow[lanes]).any():
+            if shadow is None or not np.count_nonzero(old := shadow[lanes]):
                 continue
             shadow[lanes] = np.where((old != 0) & accumulates, np.uint32(0xFFFFFFFF), np.uint32(0))
-            if not shadow.any():
+            if not np.count_nonzero(shadow):
                 del m.shadow[slot.key]
 
 
@@ -304,7 +304,7 @@ def product(d: Decoder) -> Run:
             def fail(reason: str, position: int, row: int = row) -> InterpreterError:
                 return m.fail(instruction, reason, row * WARP + position)
 
-            if not same or (scales[row] != scales[row, 0]).any():
+            if not same or np.count_nonzero(scales[row] != scales[row, 0]):
                 raise fail("has descriptors that differ between threads", 0)
             made = Product(form, values, bool(scales[row, 0]))
             hopper_of(m).warpgroups.issue(m.low + row, made, fail)
@@ -315,7 +315,7 @@ def product(d: Decoder) -> Run:
 def _whole(m: Machine, instruction: Instruction, rows: Array) -> None:
     """The CTA must have all four warps of these rows' warpgroups."""
     last = m.geometry.warps // WARPS * WARPS
-    if (m.row_warp[m.low + rows] >= last).any():
+    if np.count_nonzero(m.row_warp[m.low + rows] >= last):
         raise m.fail(instruction, "needs a warpgroup of four warps")
 
 
