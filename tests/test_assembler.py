@@ -95,6 +95,16 @@ def test_three_commits_run_all_of_a_rotating_test(count):
     assert rotation.chosen(range(count), None) == list(range(count))
 
 
+def test_a_part_has_values_of_every_parameter():
+    cases = [f"test[{kind}-{size}]" for kind in "abcdef" for size in range(3)]
+    mixed = rotation.mixed(cases)
+    assert sorted(mixed) == cases
+    for number in range(rotation.PARTS):
+        part = rotation.chosen(mixed, number)
+        assert len(part) == 6
+        assert len({case[-2] for case in part}) > 1  # every third in order would be one size
+
+
 def test_other_commits_draw_others():
     texts = [f"kernel {number}" for number in range(800)]
     first, second = ([t for t in texts if rotation.is_drawn(t, 8, n)] for n in (1, 2))

@@ -328,6 +328,7 @@ def test_no_tile_spills(tile):
     assert_fits(assembled("matmul_sm80", ffn("gelu"), knobs, "sm_80"), "sm_80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", [t for t in WARPS if t[0] * t[1] <= 128 * 128], ids=str)
 def test_no_tile_of_three_products_spills(tile):
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 16, "TF32": 3}
@@ -501,6 +502,7 @@ ATTENTION_OF_FP8 = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ATTENTION_OF_FP8)
 def test_attention_of_fp8_fits_its_registers(name, monkeypatch):
     shape, more = ATTENTION_OF_FP8[name]
@@ -853,6 +855,7 @@ QUICK = (
 )  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in COMPUTED]
 )
@@ -895,6 +898,7 @@ def test_conv_sm80_on_every_architecture(name, target):
     assert_fits(assembled("conv_sm80", build, knobs, target), target)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
     """Than predictions take for granted, of matmuls: for where its pixels are."""
@@ -1071,6 +1075,7 @@ def test_large_tiles_are_refused_where_shared_memory_is_small():
         assembled("matmul_sm80", ffn("gelu"), knobs, "sm_86")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", [name for name in TARGETS if of(name).capability >= (9, 0)])
 def test_rows_come_through_rings_and_clusters(target):
     ring = {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 16, "CTA_COUNT": 1, "STAGES": 2}

@@ -54,6 +54,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):

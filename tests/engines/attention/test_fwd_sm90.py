@@ -67,6 +67,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
@@ -89,6 +90,7 @@ SCORES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
@@ -145,6 +147,7 @@ def test_documents():
     run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("config", [0, 3])
 @pytest.mark.parametrize("low", [-1e9, -1e10, -1e12, np.finfo(np.float32).min])
 def test_masks_of_large_numbers(low, config):
@@ -404,6 +407,7 @@ SEQUENCES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_packed_sequences(name):

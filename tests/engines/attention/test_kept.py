@@ -61,6 +61,7 @@ GUIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", GUIDE)
 def test_small_sequences(name):

@@ -57,6 +57,7 @@ NO_KEYS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @both_engines
 @pytest.mark.parametrize("name", NO_KEYS)

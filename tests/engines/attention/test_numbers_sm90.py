@@ -123,6 +123,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("scores", [documents, causal_documents])
@@ -141,6 +142,7 @@ HIDDEN = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_blocks_are_not_read(name):
     scores, own, other = HIDDEN[name]

@@ -59,6 +59,7 @@ OF_ANY = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", OF_HOPPER)
 def test_on_hopper(name):
@@ -69,6 +70,7 @@ def test_on_hopper(name):
     run("sdpa_fwd_sm90", "sm_90a", HOPPER | knobs, g, given, allowance)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", OF_ANY)
 def test_on_any_architecture(name):
     shape, rows, columns, garbage, knobs = OF_ANY[name]

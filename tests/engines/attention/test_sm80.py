@@ -71,6 +71,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name):
@@ -209,6 +210,7 @@ def test_biases_of_minus_infinity(parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("low", [-1e9, -1e10, -1e12, -1e20, np.finfo(np.float32).min])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_masks_of_large_numbers(low, parts):

@@ -118,6 +118,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [some(n, *SHAPES) if n != LONG else some(n) for n in SHAPES])
 def test_shapes(name):
     x, w, parameters = SHAPES[name]

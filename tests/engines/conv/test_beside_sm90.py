@@ -33,6 +33,7 @@ def columns_of(plan):
 
 
 # (channels of a group, its results, groups): a panel has four groups, or two.
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("channels", "results", "groups"),
@@ -55,6 +56,7 @@ def test_tiles(tile_m):
     assert columns_of(run(g, knobs={"TILE_M": tile_m})) == 16
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [{"TILE_CGA_M": 2}, {"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}],

@@ -49,6 +49,7 @@ def test_of_groups(name, shape):
     assert assert_candidates_are_legal(g.graph.finalize(), name, must=True)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", SURFACES)
 def test_of_drawn_convolutions(name):
     drawn = (draw(Random(seed), SURFACES[name], TARGET) for seed in range(DRAWN))

@@ -62,6 +62,7 @@ def some(name):
     return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", [some(name) for name in CASES])
 def test_one_plan_serves_every_width(name):

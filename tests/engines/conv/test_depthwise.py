@@ -50,6 +50,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, layout = CASES[name]
@@ -70,6 +71,7 @@ KNOBS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_knobs(name, stride):
@@ -88,6 +90,7 @@ def test_all_knobs_give_the_same_bits():
     assert all(np.array_equal(first, other) for (other,) in others)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("spatial", [[6, 30], [3, 3, 9]], ids=["2D", "3D"])
 @pytest.mark.parametrize("mode", ["CROSS_CORRELATION", "CONVOLUTION"])
 @pytest.mark.parametrize("unrolled", ["row", "tap"])

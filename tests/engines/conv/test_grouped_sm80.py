@@ -53,6 +53,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, layout = CASES[name]
@@ -71,6 +72,7 @@ KNOBS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("stride", [1, 2])

@@ -66,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
@@ -100,6 +101,7 @@ def test_gaps_and_a_filter_with_its_results_contiguous():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [{"TILE_CGA_N": 2}, {"SPLIT_K_SLC": 2}, {"STREAM_K": 1}, {"SCHED_POLICY": 1},

@@ -44,6 +44,7 @@ def test_shapes(name):
     assert "mma.sync" in ptx
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", OTHER_LAYOUTS)
 def test_layouts_and_channels_that_copies_do_not_take(name):
@@ -106,6 +107,7 @@ def test_every_tile(tile):
     run(g, knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "stages"), [(32, 2), (32, 5), (64, 2), (64, 3)])
 @pytest.mark.parametrize("channels", [3, 64])
 def test_depths_and_stages(channels, depth, stages):

@@ -33,6 +33,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm90", knobs=knobs, target=TARGET, **options)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
@@ -60,6 +61,7 @@ def test_one_plan_serves_every_size(n):
     run(g, {"N": n, "H": 7, "W": 4 + n})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"),
     [(128, 8), (128, 32), (128, 96), (128, 192), (256, 8), (256, 32), (256, 96)],
@@ -80,6 +82,7 @@ def test_clusters_share_their_loads(cluster):
     assert ".multicast::cluster" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs", [{"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}, {"STAGES": 5}], ids=str
 )
@@ -89,6 +92,7 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs={**SMALL, **knobs})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("c", "more", "products"),
@@ -123,6 +127,7 @@ def test_blocks_work_through_many_tiles():
 # ---- other dims, groups, types
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", MORE)
 def test_dims_and_groups(name):

@@ -48,6 +48,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
@@ -188,6 +189,7 @@ def test_infinities_beside_a_window_stay_there():
 # ---- the geometry, by what it is for
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_every_element_of_a_window_has_one_place(name):
     """Group by group, offsets lead to the elements that the filter's rows meet."""

@@ -13,6 +13,7 @@ TARGET = "sm_90a"
 SWAPPED = {**SMALL, "SWAP_AB": 1}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
@@ -33,6 +34,7 @@ def test_dims_and_groups(name):
     run(g, knobs=SWAPPED)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("pixels", "channels"), [(384, 64), (512, 64), (192, 128), (192, 256), (96, 128), (8, 64)]
 )
@@ -51,6 +53,7 @@ def test_clusters_share_their_loads(cluster):
     run(g, knobs={**SWAPPED, **blocks})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [{"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}, {"TILE_M": 384, "STREAM_K": 1}],

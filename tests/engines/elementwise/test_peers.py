@@ -87,6 +87,7 @@ RANKS = [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), *((8, rank) for rank in range(8
 # ---- against the reference
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("devices", "rank"), RANKS)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_device(name, devices, rank):
@@ -183,6 +184,7 @@ def all_devices(plans, given, devices, channels):
     return [run(rank) for rank in range(devices)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("devices", [2, 3])
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 @pytest.mark.parametrize("name", BUILDERS)

@@ -28,6 +28,7 @@ def new_graph(io=dtypes.f16, **options):
     return dnnc.pygraph("pointwise", **{**defaults, **options})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_examples_of_every_operation(op, number, build):
     """Whatever engine comes first: the examples of all operations, through PTX."""
@@ -65,6 +66,7 @@ def test_types_in_and_out(io):
     check(g, target="sm_90", slack=1.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [t for t in dtypes.ALL if t.is_float], ids=str)
 def test_double_arithmetic_on_every_float_type(io):
     g = new_graph(io, target="sm_90")

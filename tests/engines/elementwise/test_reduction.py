@@ -42,6 +42,7 @@ def test_axes_and_layouts(axes, order):
     check(g, engine="reduction", inputs=inputs, slack=4.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", list(dnnc.reduction_mode), ids=lambda m: m.value)
 @pytest.mark.parametrize("axes", [(1,), (0,)], ids=["row", "column"])
 def test_modes(mode, axes):
@@ -54,6 +55,7 @@ def test_modes(mode, axes):
     check(g, engine="reduction", inputs=inputs, slack=8.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["add", "mul", "min", "max", "amax", "norm1", "mul_no_zeros"])
 def test_integers(mode):
     g = new_graph(dtypes.i32)

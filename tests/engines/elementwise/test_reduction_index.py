@@ -58,6 +58,7 @@ def one_kernel(g, sizes=None, specials=(), **options):
     return plan
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("dims", "axes", "strides", "mode"),
     [
@@ -249,6 +250,7 @@ def test_after_a_product(columns, is_tested, target, engines):
 # ---- any of it
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(12))
 def test_random_reductions(seed):
     rng = np.random.default_rng([9, seed])

@@ -69,6 +69,7 @@ def packed(dims):
     return [int(np.prod(dims[axis + 1 :])) for axis in range(len(dims))]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("mode", POOLS)
 @pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])
@@ -78,6 +79,7 @@ def test_pooling(mode, where, layout):
     check(g, engine="resample")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("mode", UPSAMPLINGS)
 @pytest.mark.parametrize("where", [DOUBLED, OF_CUDNN], ids=["doubled", "of_cudnn"])
@@ -88,6 +90,7 @@ def test_upsampling(mode, where, layout):
     check(g, engine="resample")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8], ids=str)
 @pytest.mark.parametrize("channels", [3, 12, 16])
 def test_types_of_max_pooling(io, channels):
@@ -107,6 +110,7 @@ def test_other_types(io):
     check(g, target="sm_90", engine="resample")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", [*POOLS, *UPSAMPLINGS])
 @pytest.mark.parametrize("spatial", [[9], [3, 4, 5]], ids=["1d", "3d"])
 def test_one_and_three_dims(mode, spatial):
@@ -223,6 +227,7 @@ def test_backward_pooling(mode, where, layout):
     check(g, engine="resample")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("mode", UPSAMPLINGS)
 @pytest.mark.parametrize(
@@ -326,6 +331,7 @@ def patch(rows, columns):
     return {"TILE_ROWS": rows, "TILE_COLS": columns}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [patch(2, 2), patch(3, 1), patch(1, 4)], ids=str)
 @pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])
 @pytest.mark.parametrize("mode", POOLS)
@@ -336,6 +342,7 @@ def test_patches_of_pooling(mode, where, knobs):
     check(g, engine="resample", knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [patch(2, 2), patch(2, 3), patch(4, 1)], ids=str)
 @pytest.mark.parametrize("dims", [[2, 8, 7, 6], [1, 8, 8, 4]], ids=["ends", "whole"])
 @pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])

@@ -30,6 +30,7 @@ DISTRIBUTIONS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(
     ("dims", "io"),

@@ -85,6 +85,7 @@ def whole(g):
 TYPES = [t for t in dtypes.ALL if t.kind != "b"]
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", TYPES, ids=str)
 @pytest.mark.parametrize("dims", [[64, 128], [37, 53], [72, 200]], ids=str)
@@ -94,6 +95,7 @@ def test_types_and_sizes(io, dims):
     check_transpose(g, slack=1.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dims", [[2, 2], [2, 300], [300, 2], [31, 33], [130, 66], [8, 8]], ids=str)
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.f8e4m3], ids=str)
 def test_sizes_of_a_copy(io, dims):
@@ -102,6 +104,7 @@ def test_sizes_of_a_copy(io, dims):
     check_transpose(g, slack=0.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mixed", list(itertools.permutations(("i8", "bf16", "f32", "f64"), 3)))
 def test_mixed_types(mixed):
     """Turned, straight and output types that differ: fragments have one number of elements."""
@@ -312,6 +315,7 @@ def test_low_alignment(alignment):
 # ---- views, and what else is read
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("n", [16, 37, 72])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f8e5m2], ids=str)
@@ -640,6 +644,7 @@ def layouts(tile):
     ]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 def test_every_element_has_a_place(tile):
     for layout in layouts(tile):
@@ -676,6 +681,7 @@ def test_short_tiles_are_written_with_few_conflicts(tile):
         assert worst <= (2 if layout.bytes <= 512 else 1), layout
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_blocks_are_written_with_few_conflicts(tile):
     """With none where a thread's loads are 16 bytes."""
@@ -700,6 +706,7 @@ def test_rows_that_are_written_at_once_lie_in_one_chunk():
                 assert count == 1 or places[0] % (count * size) == 0
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_fragments_are_read_with_few_conflicts(tile, width):
@@ -746,6 +753,7 @@ def large(io):
     return g
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f64], ids=str)
 @pytest.mark.registers

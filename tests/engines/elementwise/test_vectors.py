@@ -109,6 +109,7 @@ def checked_in_tiles(g):
     return check(g, engine="transpose", knobs=knobs, target="sm_90")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("source", "result"), TURNED)
 @pytest.mark.parametrize("dims", [(1, 32, 32, 36), pytest.param((2, 64, 9, 7), marks=slow)])
 def test_tiles_of_short_sides(source, result, dims):

@@ -57,12 +57,14 @@ def relu_with_mask(m, n, **options):
 # ---- sizes and tiles
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("m", [1, 37, 64, 75])
 @pytest.mark.parametrize("n", [8, 56, 64, 72, 200])
 def test_relu_and_its_mask(m, n):
     run(relu_with_mask(m, n))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tall", [SMALL, TALL], ids=["64", "128"])
 @pytest.mark.parametrize("columns", [8, 16, 32, 64, 96, 192])
 def test_tiles(tall, columns):

@@ -28,6 +28,7 @@ def run(g, first, sizes=None, knobs=SMALL, **options):
     )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("first", OFFSETS.values(), ids=OFFSETS.keys())
 @pytest.mark.parametrize("scale", [1, 11])
 def test_offsets(first, scale):
@@ -37,6 +38,7 @@ def test_offsets(first, scale):
     run(g, [scale * row for row in first])
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.f8e4m3], ids=str)
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_types_and_layouts_of_weights(io, layout):
@@ -65,6 +67,7 @@ def test_more_experts_than_lanes():
     run(g, first)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 @pytest.mark.parametrize("swap", [0, 1])
@@ -91,6 +94,7 @@ def test_pairs_of_tiles(n, io):
     run(g, [0, 3, 3, 195, 323, 640], knobs=PAIRS, allowance=2.0**-10 if io == dtypes.f32 else 0.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("k", [64, 30])
 def test_pairs_of_sizes_known_at_run_time(layout, k):

@@ -77,6 +77,7 @@ def test_alignments_between_copies_and_registers(pad):
     assert f"], {width}" in ptx
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_every_tile(tile):
     g, _ = product(dtypes.f16, tile[0] + 3, tile[1] + 8, 72, output=dtypes.f32)
@@ -84,6 +85,7 @@ def test_every_tile(tile):
     check(g, engine="matmul_sm80", knobs=knobs, allowance=depth_allowance(72))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "stages"), [(32, 2), (32, 5), (64, 2), (64, 3)])
 @pytest.mark.parametrize("k", [8, 64, 200])
 def test_depths_and_stages(depth, stages, k):

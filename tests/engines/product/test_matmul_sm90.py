@@ -74,6 +74,7 @@ def test_types_and_operand_layouts(name, layouts):
     assert noted == (name == "tf32")
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", TYPES)
 def test_odd_sizes_and_no_unit_stride(name):
@@ -97,6 +98,7 @@ def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, com
     assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_every_width_of_an_instruction(columns):
     knobs = {**SMALL, "TILE_N": columns}
@@ -105,6 +107,7 @@ def test_every_width_of_an_instruction(columns):
     run(g, knobs=knobs, allowance=depth_allowance(72))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("rows", "columns"), [(128, 256), (256, 128), (256, 64), (128, 192)])
 def test_large_tiles(rows, columns):
@@ -176,6 +179,7 @@ def test_output_layouts(out, swap):
     assert stores == (out == ("column" if swap else "row"))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("split", [1, pytest.param(2, marks=pytest.mark.exchange)])
 @pytest.mark.parametrize("m", [37, 128, 200])

@@ -37,6 +37,7 @@ def multiprocessors(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.rotating
 @schedules
 @pytest.mark.parametrize("tiles", [1, 2, 5, 7])
 def test_numbers_of_tiles(knobs, tiles, multiprocessors):
@@ -52,6 +53,7 @@ def test_many_blocks(knobs):
     run(g, knobs={**SMALL, **knobs}, allowance=2.0**-18)
 
 
+@pytest.mark.rotating
 @schedules
 @pytest.mark.parametrize("rows", [128, 256])
 def test_large_tiles_and_edges(knobs, rows, multiprocessors):

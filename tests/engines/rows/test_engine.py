@@ -263,6 +263,7 @@ def test_special_values_stay_in_their_rows(special):
 # ---- rings of rows in shared memory
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("held", [0, 16])
@@ -273,6 +274,7 @@ def test_rows_come_through_a_ring(stages, held, monkeypatch):
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize(
@@ -305,6 +307,7 @@ def test_rings_of_several_rows_and_sizes_known_at_run_time():
 SLOTS = {**SMALL, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("threads", [8, 64, 256])
 @pytest.mark.parametrize(
@@ -369,6 +372,7 @@ def test_passes_of_a_softmax(io, passes):
 # ---- sums of columns
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("rows", "columns", "more"),
@@ -392,6 +396,7 @@ def test_sums_of_columns(rows, columns, more):
 OWN = {"KERNEL_CFG": 2, "STAGES": 2}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("rows", "columns", "more"),

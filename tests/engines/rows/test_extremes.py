@@ -95,6 +95,7 @@ def fitting(more, columns):
     return knobs
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("more", "columns"), FORMS)
 @pytest.mark.parametrize("is_layer", [False, True], ids=["rms", "layer"])
@@ -104,6 +105,7 @@ def test_norms_with_the_amax_of_all_of_them(more, columns, is_layer, monkeypatch
     run_alone(quantised(rows, columns, is_layer), knobs=fitting(more, columns))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("more", "columns"), FORMS)
 def test_all_modes_of_rows_of_one_sign(more, columns, monkeypatch):
@@ -118,6 +120,7 @@ def test_all_modes_of_rows_of_one_sign(more, columns, monkeypatch):
         run_alone(g, knobs=fitting(more, columns))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("more", "columns"), FORMS)
 @pytest.mark.parametrize("where", [0, 130, -1])
 def test_an_extreme_may_be_anywhere(more, columns, where, monkeypatch):
@@ -135,6 +138,7 @@ def test_an_extreme_may_be_anywhere(more, columns, where, monkeypatch):
         run_alone(g, inputs=inputs, knobs=fitting(more, columns))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("to", [dtypes.f8e4m3, dtypes.f8e5m2, dtypes.f16], ids=str)
 @pytest.mark.parametrize("columns", [3, 33, 129, 1000])
 def test_odd_sizes(to, columns):
@@ -212,6 +216,7 @@ def test_no_rows():
 # ---- special values
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("row", [0, 4])
 @pytest.mark.parametrize("more", [{}, {"ARRAY_SIZE_PER_THREAD": 0}, OWN], ids=str)

@@ -129,6 +129,7 @@ def whole(g):
 # ---- graphs
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("c", "io"), [(64, "bf16"), (36, "f16"), (7, "f32"), (1000, "bf16")])
 def test_batch_norm(c, io):
@@ -137,6 +138,7 @@ def test_batch_norm(c, io):
     run(batchnorm(3, c, 5, 7, io=io), knobs={**CONFIG, "TILE_ROWS": rows}, allowance=1e-4)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dims", [(2, 40, 3, 4, 5), (700, 16), (1, 8, 1, 2), (2, 24, 40, 1)])
 def test_batch_norm_of_other_ranks_and_sizes(dims):
     run(batchnorm(*dims, running=False))
@@ -160,6 +162,7 @@ def test_residual_activation_and_packed_mask(io):
     run(g, knobs={**CONFIG, "STAGES": 2}, allowance=1e-4)  # as above
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("c", [16, 72])
@@ -188,6 +191,7 @@ def test_levels_that_are_no_variance():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["min", "mul", "norm1", "norm2", "avg", "mul_no_zeros"])
 def test_modes(mode):
     g = new_graph("f32")
@@ -219,6 +223,7 @@ def test_knobs(rows, held, stages):
 
 
 # Threads have six or seven fragments each, those of 512 rows one or none.
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     "more",
@@ -408,6 +413,7 @@ def by_the_mean_of_another(io, *dims):
 
 
 # Single bytes, fragments of an odd element, a tensor that is read once: nothing is kept.
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "build",
     [

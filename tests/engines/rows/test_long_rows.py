@@ -72,6 +72,7 @@ def test_few_rows_occupy_the_device(kind, target):
 # ---- registers
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("rows", "columns"),
@@ -97,6 +98,7 @@ FORMS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", [pytest.param("cluster", marks=ACROSS), "shared memory", "grid"])
