@@ -17,6 +17,7 @@ from tests.dialect.examples import EXAMPLES
 from .graphs import graphs_of_operation
 
 
+@cache
 def takes(engine: Engine, fusion: Fusion, target: Target) -> bool:
     """Whether the engine has no reason against the graph, and knobs to look at."""
     return not engine.supports(fusion, target) and bool(engine.candidates(fusion, target))
@@ -28,6 +29,7 @@ def targets_of(engine: Engine, graphs: tuple[Fusion, ...]) -> tuple[Target, ...]
     return tuple(t for t in TARGETS if any(takes(engine, fusion, t) for fusion in graphs))
 
 
+@cache
 def is_taken(graphs: tuple[Fusion, ...]) -> bool:
     """Whether an engine takes one of the graphs for some target."""
     return any(takes(*asked) for asked in product(ENGINES, graphs, TARGETS))

@@ -33,13 +33,18 @@ def status_on(engine: Engine, target: Target) -> str:
 def samples(engine: Engine) -> tuple[Fusion, ...]:
     """Graphs of every data type that the engine takes for some target; norms, also of several
     devices."""
+    return tuple(fusion for fusion in _all_samples() if targets_of(engine, (fusion,)))
+
+
+@cache
+def _all_samples() -> list[Fusion]:
     made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
     made += fusions(EXAMPLES["conv_fprop"])
     made += [f for t in dtypes.ALL for f in convolutions(t)]
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
     made += [attention(name) for name in ("HALF", "BFLOAT16")]
-    return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))
+    return made
 
 
 def _knob_rows(engine: Engine) -> Iterator[Sequence[object]]:
