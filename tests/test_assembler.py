@@ -89,20 +89,22 @@ def test_what_the_assembler_warns_about_is_not_kept(ptx, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10])
-def test_three_commits_run_all_of_a_rotating_test(count):
-    parts = [rotation.chosen(range(count), number) for number in range(7, 7 + rotation.PARTS)]
+def test_five_commits_run_all_of_a_rotating_test_and_each_some(count):
+    commits = range(7, 7 + min(rotation.PARTS, count))
+    parts = [rotation.chosen(range(count), number) for number in commits]
     assert sorted(case for part in parts for case in part) == list(range(count))
+    assert all(parts)
     assert rotation.chosen(range(count), None) == list(range(count))
 
 
 def test_a_part_has_values_of_every_parameter():
-    cases = [f"test[{kind}-{size}]" for kind in "abcdef" for size in range(3)]
+    cases = [f"test[{kind}-{size}]" for kind in "abcdef" for size in range(5)]
     mixed = rotation.mixed(cases)
     assert sorted(mixed) == cases
     for number in range(rotation.PARTS):
         part = rotation.chosen(mixed, number)
         assert len(part) == 6
-        assert len({case[-2] for case in part}) > 1  # every third in order would be one size
+        assert len({case[-2] for case in part}) > 1  # every fifth in order would be one size
 
 
 def test_other_commits_draw_others():

@@ -1,7 +1,7 @@
 """Which part of the rotating tests a commit runs.
 
-Tests marked `rotating` (random seeds, mostly) run in parts: of each of them a third at a commit,
-chosen by the commit's hash, so that one commit always runs the same and the next ones the rest.
+Tests marked `rotating` (random seeds, sweeps) run in parts: of each of them a fifth at a commit, and
+at least one case, chosen by the commit's hash, so that one commit always runs the same and the next ones the rest.
 The number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
 DNNC_TEST_ROTATION=all runs all, as naming a test (FILE::TEST) does.
 """
@@ -12,7 +12,7 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 
-PARTS = 3
+PARTS = 5
 VARIABLE = "DNNC_TEST_ROTATION"
 
 
@@ -31,8 +31,9 @@ NUMBER = None if os.environ[VARIABLE] == "all" else int(os.environ[VARIABLE])
 
 
 def chosen(cases, number=NUMBER):
-    """The cases of a rotating test that are run, in their order."""
-    return [c for at, c in enumerate(cases) if number is None or (at + number) % PARTS == 0]
+    """The cases of a rotating test that are run, in their order; of one or more at least one."""
+    parts = min(PARTS, len(cases))
+    return [c for at, c in enumerate(cases) if number is None or (at + number) % parts == 0]
 
 
 def is_drawn(text, parts, number=NUMBER):
