@@ -139,6 +139,7 @@ def test_every_form_of_a_graph_gives_one_cubin(ffn, plan, here):
     assert cubin_of(here, "-", stdin=text) == wanted
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("stage", TEXT_STAGES)
 def test_each_stage_resumes_in_a_new_process(stage, ffn, plan, here):
     name = f"ffn.{stage}.{'ptx' if stage == 'ptx' else 'mlir'}"

@@ -1,8 +1,8 @@
 """Which part of the rotating tests a commit runs.
 
-Tests marked `rotating` (random seeds, sweeps) run in parts: of each of them a fifth at a commit, and
-at least one case, chosen by the commit's hash, so that one commit always runs the same and the next ones the rest.
-The number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
+Tests marked `rotating` (random seeds, sweeps) run in parts: a fifth of each at a commit, and
+at least one case.  The commit's hash says which, so that one commit always runs the same.  The
+number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
 DNNC_TEST_ROTATION=all runs all, as naming a test (FILE::TEST) does.
 """
 
