@@ -27,7 +27,7 @@ from tests.support.imports import ImportGraph, is_mirror
 
 ROOT = Path(__file__).parent.parent
 UNKNOWN = 0.1  # seconds of a test that was never run here
-UNKNOWN_FILE = 3.0
+UNKNOWN_FILE = 4.0
 FINISHING = 3.0  # seconds from the last test to the end of the processes
 
 
@@ -178,7 +178,7 @@ def main(arguments=None, root=ROOT):
     if not paths:
         return 0
     cores = os.cpu_count() or 1
-    paths, remaining = fitting(paths, totals, 1.5 * cores * options.seconds)
+    paths, remaining = fitting(paths, totals, cores * options.seconds)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
         end = begin + options.seconds - FINISHING

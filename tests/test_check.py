@@ -115,7 +115,8 @@ def test_the_nearest_come_first_and_then_the_cheapest():
     paths, totals = check.in_order({"far.py": 4, "dear.py": 1, "cheap.py": 1, "new.py": 1}, known)
     assert paths == ["new.py", "cheap.py", "dear.py", "far.py"]
     assert totals["dear.py"] == 4.0
-    assert check.fitting(paths, totals, 4.0) == (paths[:3], ["far.py"])
+    assert totals["new.py"] == check.UNKNOWN_FILE
+    assert check.fitting(paths, totals, 5.0) == (paths[:3], ["far.py"])
     assert check.fitting(paths, totals, 100.0) == (paths, [])
 
 
