@@ -260,10 +260,14 @@ def descriptor(address: Any, panels: Panels) -> Any:
     return _descriptor(address, panels.descriptor_bits)
 
 
-def descriptor_of(address: Any, leading: int, stride: int) -> Any:
-    """That of an MN-major tile under the swizzle of 128 bytes; leading, stride: bytes from a panel
-    of rows to the next, and from eight of k to the next eight."""
-    return _descriptor(address, leading >> 4 << 16 | stride >> 4 << 32 | _SWIZZLES[ROW_BYTES] << 62)
+def descriptor_of(address: Any, leading: int, stride: int, row_bytes: int = ROW_BYTES) -> Any:
+    """That of an MN-major tile of rows under the swizzle of as many bytes; of 16, under none.
+
+    leading, stride: bytes from a panel of rows to the next, and from eight of k to the next eight;
+    without a swizzle the other way round.
+    """
+    bits = leading >> 4 << 16 | stride >> 4 << 32
+    return _descriptor(address, bits | (_SWIZZLES[row_bytes] << 62 if row_bytes > 16 else 0))
 
 
 def _descriptor(address: Any, bits: int) -> Any:

@@ -16,7 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ...codegen.hopper import wgmma
+from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
 from ...dialect import dnn, structure
@@ -24,19 +24,20 @@ from ...dialect.fusion import Fusion
 from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ...errors import Status
-from ...expr import Expr, product
+from ...expr import Expr, ceildiv, product
 from ...mlir import ir
 from ..engine import Reason
 from ..product.pattern import epilogue_reasons
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
-from ..views.relaid import RelaidFusion, RelaidRegion, Rule
+from ..views.relaid import RelaidFusion, RelaidRegion, Rule, twin_at
 from .layouts import channels_last_twin
 from .pattern import pixel_matrix
 
 CHUNK = wgmma.PANEL_ROWS  # channels of a chunk of columns
 PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
 PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
+RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
 
 
@@ -178,25 +179,49 @@ def size_reasons(op: ConvWgrad) -> list[Reason]:
 # ---- operands in other layouts
 
 
-def relaid_fusion(fusion: Fusion) -> RelaidFusion:
-    """The fusion with operands whose channels are last and whose pixels follow each other."""
+def relaid_fusion(fusion: Fusion, *, has_rows: bool) -> RelaidFusion:
+    """The fusion with operands whose channels are last and whose pixels follow each other.
+
+    has_rows: X of few channels is as `WgradStem` reads it.
+    """
     op = wgrad_of(fusion)
-    return RelaidFusion.of(fusion, _rule(op.x, op.dy))
+    return RelaidFusion.of(fusion, _rule(op.x, op.dy, shape_of(op), has_rows=has_rows))
 
 
-def relaid_region(region: Region) -> RelaidRegion:
+def relaid_region(region: Region, *, has_rows: bool) -> RelaidRegion:
     """The fusion's region with what was relaid."""
     (call,) = product_calls(region)
-    return RelaidRegion.of(region, _rule(*map(region.arguments.get, call.operands)))
+    x, dy = map(region.arguments.get, call.operands)
+    return RelaidRegion.of(region, _rule(x, dy, shape_of_call(region, call), has_rows=has_rows))
 
 
-def _rule(x: Tensor | None, dy: Tensor | None) -> Rule:
+def _rule(x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: bool) -> Rule:
     """x, dy: None where they are computed."""
 
     def twin(tensor: Tensor) -> Tensor | None:
         if tensor not in (x, dy):
             return None
+        if tensor is x and has_rows and channel_pitch(shape):
+            return _rows_twin(shape)
         has_gaps = tensor is dy and pixel_matrix(tensor, 1) is None
         return channels_last_twin(tensor, is_forced=has_gaps)
 
     return twin
+
+
+def channel_pitch(shape: WgradShape) -> int:
+    """Channels of a pixel of X, where its runs are 16 bytes apart; 0: they can't be."""
+    stride = shape.windows[-1].stride
+    pitch = RUN_STEP // stride if stride in (1, 2) else 0
+    is_fit = shape.groups == 1 and len(shape.windows) == 2 and shape.windows[1].dilation == 1
+    return pitch if is_fit and shape.c_group <= pitch else 0
+
+
+def _rows_twin(shape: WgradShape) -> Tensor | None:
+    """X with so many channels a pixel, whose rows begin at whole 16 bytes; None: it is so."""
+    x, pitch = shape.x, channel_pitch(shape)
+    row = ceildiv(x.shape[3] * pitch, RUN_STEP) * RUN_STEP
+    strides = (row * x.shape[2], Expr.of(1), row, Expr.of(pitch))
+    if x.layout == strides and x.alignment % tma.ALIGNMENT == 0:
+        return None
+    return twin_at(x, strides)

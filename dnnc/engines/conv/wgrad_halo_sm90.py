@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
@@ -33,45 +33,49 @@ from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, WgradShape
 
 TAPS = 3  # of a side of the filter
-CONSUMERS = TAPS  # warpgroups: one for each row of the filter
-COLUMNS = TAPS * TAPS * CHUNK  # of the tile
-_GROUP = 8  # positions that lie in one row
-_STEP = 2 * _GROUP  # of an instruction
-_MAX_PIXELS = tma.MAX_BOX
+GROUP = 8  # positions that lie in one row
+STEP = 2 * GROUP  # of an instruction
 
 
 @dataclass(frozen=True, eq=False)
-class WgradHalo:
-    """A tile of dY's image.  rows, columns: of it."""
+class PixelTile:
+    """A tile of dY's image, and what its taps meet of X.
+
+    rows, columns: of dY.  consumers: warpgroups that multiply.
+    """
 
     shape: WgradShape
     rows: int
     columns: int
 
-    @staticmethod
-    def of(shape: WgradShape, rows: int, columns: int) -> WgradHalo:
-        """columns: 0: all of an image, whose width is fixed."""
-        return WgradHalo(shape, rows, columns or shape.dy.shape[3].constant or 0)
+    consumers: ClassVar[int]
 
     @property
-    def pitch(self) -> int:
-        """Pixels of a row of X's tile."""
-        return self.columns + self.shape.windows[1].reach
+    def tile_columns(self) -> int:
+        """Columns of the product's tile."""
+        raise NotImplementedError
 
     @property
-    def input_rows(self) -> int:
-        """Rows of X's tile."""
-        return self.rows + self.shape.windows[0].reach
+    def image_bytes(self) -> int:
+        """Bytes of X's tile."""
+        raise NotImplementedError
+
+    def own_refusal(self) -> str | None:
+        """Why the form does not take the gradient."""
+        raise NotImplementedError
+
+    def operands(self, kernel: Kernel) -> list[RingOperand]:
+        """dY and X, of 64 output channels and what the form has of X's."""
+        raise NotImplementedError
+
+    def x_place(self, image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
+        """The coordinates of X's tile; row, column: of dY's image where the tile begins."""
+        raise NotImplementedError
 
     @property
     def gradient_bytes(self) -> int:
         """Bytes of dY's tile."""
         return self.rows * self.columns * wgmma.ROW_BYTES
-
-    @property
-    def image_bytes(self) -> int:
-        """Bytes of X's tile."""
-        return self.input_rows * self.pitch * wgmma.ROW_BYTES
 
     @property
     def image_offset(self) -> int:
@@ -98,43 +102,78 @@ class WgradHalo:
 
     def refusal(self) -> str | None:
         """Why the gradient has no such tiles."""
-        shape, y = self.shape, self.shape.dy.shape
+        if (what := self.own_refusal()) is not None:
+            return what
+        y = self.shape.dy.shape
+        if not self.columns or self.columns % GROUP or self.rows * self.columns % STEP:
+            return f"tiles of {self.rows}x{self.columns} pixels"
+        if y[2].known_divisor() % self.rows or y[3].known_divisor() % self.columns:
+            return f"tiles of {self.rows}x{self.columns} pixels in images of {y[2]}x{y[3]}"
+        if max(self.rows, self.columns) > tma.MAX_BOX:
+            return f"tiles of {self.rows}x{self.columns} pixels"
+        return tma.refusal(self.shape.dy, (1, 3, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class WgradHalo(PixelTile):
+    """A tile of dY's image, and the pixels of X with the halo around them, of 64 channels."""
+
+    consumers = TAPS  # one for each row of the filter
+
+    @property
+    def tile_columns(self) -> int:
+        return TAPS * TAPS * CHUNK
+
+    @property
+    def pitch(self) -> int:
+        """Pixels of a row of X's tile."""
+        return self.columns + self.shape.windows[1].reach
+
+    @property
+    def input_rows(self) -> int:
+        """Rows of X's tile."""
+        return self.rows + self.shape.windows[0].reach
+
+    @property
+    def image_bytes(self) -> int:
+        return self.input_rows * self.pitch * wgmma.ROW_BYTES
+
+    def own_refusal(self) -> str | None:
+        shape = self.shape
         if shape.dw[2:] != (TAPS, TAPS) or any(window.stride != 1 for window in shape.windows):
             return "a filter that is not 3x3 of stride 1"
         if not shape.is_whole:
             return f"{shape.c_group} channels"
-        if not self.columns or self.columns % _GROUP or self.rows * self.columns % _STEP:
-            return f"tiles of {self.rows}x{self.columns} pixels"
-        if y[2].known_divisor() % self.rows or y[3].known_divisor() % self.columns:
-            return f"tiles of {self.rows}x{self.columns} pixels in images of {y[2]}x{y[3]}"
-        if max(self.pitch, self.input_rows) > _MAX_PIXELS:
+        if max(self.pitch, self.input_rows) > tma.MAX_BOX:
             return f"tiles of X of {self.input_rows}x{self.pitch} pixels"
-        for tensor in (shape.x, shape.dy):
-            if (what := tma.refusal(tensor, (1, 3, 2))) is not None:
-                return f"{tensor.label} with {what}"
-        return None
+        return tma.refusal(shape.x, (1, 3, 2))
 
+    def operands(self, kernel: Kernel) -> list[RingOperand]:
+        shape, panels = self.shape, wgmma.Panels(CHUNK, 2, is_k_major=False)
+        sizes = ((shape.dy, self.columns, self.rows), (shape.x, self.pitch, self.input_rows))
+        boxes = [
+            tma.Box(tensor, (1, 3, 2), (CHUNK, columns, rows)) for tensor, columns, rows in sizes
+        ]
+        return [
+            RingOperand(kernel, [box], [0], panels, is_rows)
+            for box, is_rows in zip(boxes, (True, False), strict=True)
+        ]
 
-def halo_operands(kernel: Kernel, halo: WgradHalo) -> list[RingOperand]:
-    """dY and X: tiles of 64 channels."""
-    shape, panels = halo.shape, wgmma.Panels(CHUNK, 2, is_k_major=False)
-    sizes = ((shape.dy, halo.columns, halo.rows), (shape.x, halo.pitch, halo.input_rows))
-    boxes = [tma.Box(tensor, (1, 3, 2), (CHUNK, columns, rows)) for tensor, columns, rows in sizes]
-    return [
-        RingOperand(kernel, [box], [0], panels, is_rows)
-        for box, is_rows in zip(boxes, (True, False), strict=True)
-    ]
+    def x_place(self, image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
+        rows, columns = self.shape.windows
+        return [image, channel, ops.add(row, rows.lower), ops.add(column, columns.lower)]
 
 
 @dataclass
-class WgradHaloLoop:
-    """The main loop, see the file's docstring.
+class PixelLoop:
+    """The main loop over the tiles of a part, whose pixels are positions of k.
 
-    ring: of slots.  first_tile: of a part, by the batch's coordinates.  steps: tiles of a part.
+    pixels: the ring of slots.  part_of, group_of: of a batch's coordinates.  steps: tiles of a
+    part.
     """
 
     kernel: Kernel
-    halo: WgradHalo
+    tile: PixelTile
     operands: Sequence[RingOperand]
     row: wgmma.Instruction
     pixels: Pipeline
@@ -154,30 +193,28 @@ class WgradHaloLoop:
 
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
         """By one thread of the producer."""
-        halo, kernel, shape = self.halo, self.kernel, self.halo.shape
+        tile, kernel, shape = self.tile, self.kernel, self.tile.shape
         first = ops.mul(self.part_of(place.batch), kernel.size(self.steps))
         group = self.group_of(place.batch)
         filters = ops.add(ops.mul(group, shape.k_group), place.row)
-        chunk = ops.mul(ops.div(place.column, COLUMNS), CHUNK)
+        chunk = ops.mul(ops.div(place.column, tile.tile_columns), CHUNK)
         channel = ops.add(ops.mul(group, shape.c_group), chunk)
-        windows = shape.windows
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             cursor = Cursor(*carried)
             number = ops.add(first, i)
-            image = kernel.divide(number, halo.per_image)
-            inside = kernel.remainder(number, halo.per_image, image)
-            down = kernel.divide(inside, halo.across)
-            beside = kernel.remainder(inside, halo.across, down)
-            row, column = ops.mul(down, halo.rows), ops.mul(beside, halo.columns)
+            image = kernel.divide(number, tile.per_image)
+            inside = kernel.remainder(number, tile.per_image, image)
+            down = kernel.divide(inside, tile.across)
+            beside = kernel.remainder(inside, tile.across, down)
+            row, column = ops.mul(down, tile.rows), ops.mul(beside, tile.columns)
             self.pixels.wait_empty(cursor)
             barrier, slot = self.pixels.full_barrier(cursor), self.pixels.slot(cursor)
-            mbarrier.expect(barrier, halo.gradient_bytes + halo.image_bytes)
+            mbarrier.expect(barrier, tile.gradient_bytes + tile.image_bytes)
             gradient, x = self.operands
             gradient.start(0, slot, [image, filters, row, column], barrier)
-            met = [ops.add(a, w.lower) for a, w in zip((row, column), windows, strict=True)]
-            x_slot = smem.byte_pointer(slot, halo.image_offset)
-            x.start(0, x_slot, [image, channel, *met], barrier)
+            there = tile.x_place(image, channel, row, column)
+            x.start(0, smem.byte_pointer(slot, tile.image_offset), there, barrier)
             return cursor.next(self.pixels.stages).values
 
         return ops.for_(place.first_step, place.end_step, 1, carried, step)
@@ -192,7 +229,7 @@ class WgradHaloLoop:
             cursor, previous, *sums = Cursor(*carried[:2]), *carried[2:]
             self.pixels.wait_full(cursor)
             wgmma.fence()
-            sums = [self._multiply(self.pixels.address(cursor), i, own, sums[0])]
+            sums = [self.multiply_slot(self.pixels.address(cursor), i, own, sums[0])]
             wgmma.commit()
             wgmma.wait(1)
             with ops.if_(ops.compare("sge", previous, 0)):
@@ -202,24 +239,37 @@ class WgradHaloLoop:
 
         start = [*carried, ops.const(-1), *sums]
         stage, phase, last, *sums = ops.for_(0, place.steps, 1, start, step)
-        sums = wgmma.wait_for(sums)
+        sums = [self.finished(each, lane) for each in wgmma.wait_for(sums)]
         self.pixels.release(Cursor(last), lane)
         return [stage, phase], sums
 
-    def _multiply(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
+    def finished(self, sums: Any, lane: Any) -> Any:
+        """The sums that are left, of a tile's."""
+        return sums
+
+    def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
         """Starts the products of a slot, at an address; is_added: 0 where they are the first."""
-        halo, windows = self.halo, self.halo.shape.windows
+        raise NotImplementedError
+
+
+@dataclass
+class WgradHaloLoop(PixelLoop):
+    """See the file's docstring."""
+
+    def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
+        halo: Any = self.tile
+        windows = halo.shape.windows
         down = ops.mul(own, windows[0].dilation * halo.pitch * wgmma.ROW_BYTES)
         x = ops.add(ops.add(slot, halo.image_offset), down)
         apart = windows[1].dilation * wgmma.ROW_BYTES  # from a tap to the next
         gap = (halo.pitch - halo.columns) * wgmma.ROW_BYTES  # at the end of a row
-        groups = _GROUP * wgmma.ROW_BYTES
+        groups = GROUP * wgmma.ROW_BYTES
         gradient = wgmma.descriptor(slot, self.operands[0].panels)
         inside = wgmma.descriptor_of(x, apart, groups)
         over_end = wgmma.descriptor_of(x, apart, groups + gap)
-        for first in range(0, halo.rows * halo.columns, _STEP):
+        for first in range(0, halo.rows * halo.columns, STEP):
             row, column = divmod(first, halo.columns)
-            met = inside if column + _GROUP < halo.columns else over_end
+            met = inside if column + GROUP < halo.columns else over_end
             sums = wgmma.multiply(
                 self.row,
                 TAPS * CHUNK,

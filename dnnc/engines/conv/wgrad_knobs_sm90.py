@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.cluster import residents
 from ...target import Target
@@ -11,10 +13,13 @@ from ..product.knobs_sm90 import SWIZZLES
 from ..product.pattern import knob_reason
 from ..surface import smem_reasons
 from .wgrad import WgradShape
-from .wgrad_halo_sm90 import COLUMNS, WgradHalo
+from .wgrad_halo_sm90 import GROUP, PixelTile
+from .wgrad_matrices_sm90 import pixel_tile
 from .wgrad_model_sm90 import WgradWork
-from .wgrad_region_sm90 import halo_of, halo_smem_bytes
+from .wgrad_region_sm90 import halo_of, pixel_smem_bytes
+from .wgrad_stem_sm90 import WgradStem
 
+ALL_COLUMNS = 576  # of TILE_N: all taps, of 64 channels of 3x3, where TILE_ROWS is not 0
 PARTS = (
     *range(1, 17), 18, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48, 56, 60, 64, 66, 72, 80, 88, 96, 112,
     128, 132,
@@ -25,8 +30,9 @@ _SLOTS = (3, 2, 4, 5, 6)
 _ROUNDS = (1, 2, 3, 4)  # of blocks, that parts are made to fill
 _LEAST_POSITIONS = 96  # of a tile that is worth a look
 _MOST_POSITIONS = 512
+_NARROW_COLUMNS = 72  # that the time of a narrow product is as long as
 _WHOLE = {
-    "TILE_M": wgmma.M, "TILE_N": COLUMNS, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
+    "TILE_M": wgmma.M, "TILE_N": ALL_COLUMNS, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
     "SWIZZLE": SWIZZLES[0],
 }  # fmt: skip
 
@@ -43,49 +49,59 @@ def fitting_parts(work: WgradWork, knobs: Knobs, target: Target) -> list[int]:
     return sorted(n for n in found if n <= max(1, work.steps))
 
 
-def halo_reasons(knobs: Knobs, shape: WgradShape, target: Target) -> tuple[Reason, ...]:
+def pixel_reasons(knobs: Knobs, shape: WgradShape, target: Target) -> tuple[Reason, ...]:
     """Why knobs with TILE_ROWS can't be."""
     for name, value in _WHOLE.items():
         if name != "SWIZZLE" and knobs[name] != value:
             return (knob_reason(f"{name}={knobs[name]} with TILE_ROWS", f"{name}={value}"),)
-    halo = WgradHalo.of(shape, *halo_of(knobs))
-    if (what := halo.refusal()) is not None:
+    tile = pixel_tile(shape, *halo_of(knobs))
+    if (what := tile.refusal()) is not None:
         supported = (
-            "a 3x3 filter of stride 1, channels of a group a multiple of 64, tiles that images are "
-            "whole numbers of, of rows of a multiple of 8 pixels and of a multiple of 16 in all"
+            "a 3x3 filter of stride 1 with channels of a group a multiple of 64, or up to 8 "
+            "channels of stride 1 or 4 of stride 2; tiles that images are whole numbers of, of "
+            "rows of a multiple of 8 pixels and of a multiple of 16 in all"
         )
         return (knob_reason(f"TILE_ROWS={knobs['TILE_ROWS']} with {what}", supported),)
-    return smem_reasons(halo_smem_bytes(halo, knobs["STAGES"]), target)
+    return smem_reasons(pixel_smem_bytes(tile, knobs["STAGES"]), target)
 
 
-def halo_candidates(shape: WgradShape, work: WgradWork, target: Target) -> list[Knobs]:
-    """Legal choices of tiles with a halo that are worth a look."""
+def pixel_candidates(shape: WgradShape, work: WgradWork, target: Target) -> list[Knobs]:
+    """Legal choices of such tiles that are worth a look."""
     found: list[Knobs] = []
-    if shape.dw[2:] != (3, 3):
+    if pixel_tile(shape, 1, GROUP).own_refusal() is not None:
         return found
     for rows in ROWS:
         for columns in (0, *HALO_COLUMNS):
-            halo = WgradHalo.of(shape, rows, columns)
-            if (
-                halo.refusal()
-                or not _LEAST_POSITIONS <= halo.rows * halo.columns <= _MOST_POSITIONS
-            ):
+            tile = pixel_tile(shape, rows, columns)
+            positions = tile.rows * tile.columns
+            if not _LEAST_POSITIONS <= positions <= _MOST_POSITIONS or tile.refusal():
                 continue
-            if columns and WgradHalo.of(shape, rows, 0).refusal() is None:
+            if columns and pixel_tile(shape, rows, 0).refusal() is None:
                 continue  # whole rows have less of a halo
             base = {**_WHOLE, "TILE_ROWS": rows, "TILE_COLS": columns}
-            slots = [n for n in _SLOTS if halo_smem_bytes(halo, n) <= target.smem_block_bytes]
+            slots = [n for n in _SLOTS if pixel_smem_bytes(tile, n) <= target.smem_block_bytes]
             if not slots:
                 continue
-            parts = fitting_parts(work, base, target)
+            parts = fitting_parts(pixel_sizes(work, tile), base, target)
             found += [{**base, "STAGES": max(slots), "SPLIT_K_BUF": n} for n in parts]
     return found
 
 
-def halo_share(knobs: Knobs, shape: WgradShape) -> float:
-    """Rows of memory that a tile with a halo loads for each 64 pixels of dY; 0: there is none."""
+def pixel_sizes(work: WgradWork, tile: PixelTile) -> WgradWork:
+    """The gradient's sizes where a tile has all columns, which are fewer than chunks of channels
+    have."""
+    if not isinstance(tile, WgradStem):
+        return work
+    return replace(work, columns=tile.tile_columns, sums=work.rows * tile.tile_columns)
+
+
+def pixel_work(knobs: Knobs, shape: WgradShape) -> tuple[float, float] | None:
+    """Of a stage of 64 pixels of dY whose pixels of X come once, rows of 128 bytes that are
+    loaded, and columns that products take the time of; None: they come by im2col."""
     if not knobs["TILE_ROWS"]:
-        return 0.0
-    halo = WgradHalo.of(shape, *halo_of(knobs))
-    positions = halo.rows * halo.columns
-    return wgmma.M * (positions + halo.pitch * halo.input_rows) / positions
+        return None
+    tile = pixel_tile(shape, *halo_of(knobs))
+    positions = tile.rows * tile.columns
+    loaded = (tile.gradient_bytes + tile.image_bytes) / wgmma.ROW_BYTES
+    narrow = _NARROW_COLUMNS * shape.dw[2] if isinstance(tile, WgradStem) else tile.tile_columns
+    return wgmma.M * loaded / positions, narrow

@@ -33,8 +33,9 @@ from ..product.matrices_sm90 import Batch, Matrices
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .pattern import pixel_matrix
-from .wgrad import CHUNK, PITCH, WgradShape, shape_of_call
-from .wgrad_halo_sm90 import WgradHalo, WgradHaloLoop, halo_operands
+from .wgrad import CHUNK, PITCH, WgradShape, channel_pitch, shape_of_call
+from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
+from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
 
 PART, GROUP = 0, 1  # the axes of a batch
 
@@ -61,7 +62,12 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         ImageOperand(kernel, shape, image, tiling.columns, cluster, steps),
     ]
     return Matrices(
-        [call], operands, _loops(shape, parts), _sizes(shape), steps, FilterSpace(shape, parts)
+        [call],
+        operands,
+        _loops(shape, parts),
+        (Expr.of(shape.k_group), Expr.of(shape.columns)),
+        steps,
+        FilterSpace(shape, parts),
     )
 
 
@@ -69,19 +75,29 @@ def _halo_matrices(
     kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int
 ) -> Matrices:
     """The matrices of pixels that come with their halo."""
-    halo = WgradHalo.of(shape, tiling.pixels["rows"], tiling.pixels["columns"])
-    steps = ceildiv(halo.tiles, parts)
+    tile = pixel_tile(shape, tiling.pixels["rows"], tiling.pixels["columns"])
+    steps = ceildiv(tile.tiles, parts)
+    is_stem = isinstance(tile, WgradStem)
+    columns = tile.tile_columns if is_stem else shape.columns
+    loop = WgradStemLoop if is_stem else WgradHaloLoop
     return Matrices(
         [call],
-        halo_operands(kernel, halo),
+        tile.operands(kernel),
         _loops(shape, parts),
-        _sizes(shape),
+        (Expr.of(shape.k_group), Expr.of(columns)),
         steps,
-        FilterSpace(shape, parts, shape.is_turned),
-        lambda operands, _, pixels: WgradHaloLoop(
-            kernel, halo, operands, tiling.row, pixels, part_of, group_of, steps
+        StemSpace(shape, part_of) if is_stem else FilterSpace(shape, parts, shape.is_turned),
+        lambda operands, _, pixels: loop(
+            kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps
         ),
     )
+
+
+def pixel_tile(shape: WgradShape, rows: int, columns: int) -> PixelTile:
+    """A tile of dY's image whose pixels of X come once for all taps; columns: 0: all of an image,
+    whose width is fixed."""
+    made = WgradStem if channel_pitch(shape) else WgradHalo
+    return made(shape, rows, columns or shape.dy.shape[3].constant or 0)
 
 
 def _loops(shape: WgradShape, parts: int) -> Loops:
@@ -89,10 +105,6 @@ def _loops(shape: WgradShape, parts: int) -> Loops:
     counts = (parts, shape.groups)
     axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
     return Loops(tuple(map(Expr.of, counts)), axes)
-
-
-def _sizes(shape: WgradShape) -> tuple[Expr, Expr]:
-    return Expr.of(shape.k_group), Expr.of(shape.columns)
 
 
 def part_of(batch: Batch) -> Any:

@@ -53,8 +53,9 @@ class WgradWork:
 class WgradTile:
     """How it is tiled.  tile, cluster: along rows and columns.  parts: in the workspace; has_sums:
     whether sums go through it.  splits: blocks of a cluster that share a part.  residents:
-    clusters that run together.  halo: of pixels that come once for all taps, rows of memory that
-    are loaded for 64 pixels of dY; 0: they come by im2col.
+    clusters that run together.  pixels: of pixels that come once for all taps, rows of
+    memory that are loaded for 64 pixels of dY, and columns that products take the time of; None:
+    they come by im2col.
     """
 
     tile: tuple[int, int]
@@ -67,7 +68,7 @@ class WgradTile:
     mma_tflops: float
     residents: int
     target: Target
-    halo: float = 0.0
+    pixels: tuple[float, float] | None = None
 
     def predict(self, work: WgradWork) -> Prediction:
         """Seconds, and what they are bound by."""
@@ -90,8 +91,10 @@ class WgradTile:
     def _step_seconds(self) -> float:
         rows, columns = self.tile
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
+        loaded = rows / self.cluster[1] + columns / self.cluster[0]
+        if self.pixels:
+            loaded, columns = self.pixels
         multiply = 2 * rows * (columns + _MORE_COLUMNS) * 64 / rate
-        loaded = self.halo or rows / self.cluster[1] + columns / self.cluster[0]
         return bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
 
     def _after_seconds(self) -> float:

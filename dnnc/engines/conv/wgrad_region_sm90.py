@@ -17,8 +17,9 @@ from ..product.region_sm90 import instruction_of, product_calls, staged_loads
 from ..product.shared_layout_sm90 import SharedLayout, tile_bytes
 from ..product.tile_sm90 import Tiling, part_of
 from .wgrad import WgradShape, shape_of, shape_of_call, wgrad_of
-from .wgrad_halo_sm90 import COLUMNS, CONSUMERS, WgradHalo
-from .wgrad_matrices_sm90 import filter_view
+from .wgrad_halo_sm90 import PixelTile
+from .wgrad_matrices_sm90 import filter_view, pixel_tile
+from .wgrad_stem_sm90 import WgradStem
 from .wgrad_sums import first_region, sums_of
 
 _SUM_BYTES = 4
@@ -102,9 +103,9 @@ def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     shape = shape_of_call(region, calls[0])
     with_sums = has_sums(shape, knobs)
     if with_sums:
-        region = first_region(region, sums_of(region), parts_of(knobs))
+        region = first_region(region, wgrad_sums_of(region, knobs), parts_of(knobs))
     if knobs["TILE_ROWS"]:
-        return _halo_tiling(region, knobs, WgradHalo.of(shape, *halo_of(knobs)))
+        return _pixel_tiling(region, knobs, pixel_tile(shape, *halo_of(knobs)))
     rows, columns = sides_of(knobs)
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple(
@@ -152,14 +153,32 @@ def halo_of(knobs: Knobs) -> tuple[int, int]:
     return knobs["TILE_ROWS"], knobs["TILE_COLS"]
 
 
-def _halo_tiling(region: Region, knobs: Knobs, halo: WgradHalo) -> Tiling:
+def first_sum_of(region: Region, knobs: Knobs) -> int:
+    """Elements before those of a part's sums."""
+    (call,) = product_calls(region)
+    shape = shape_of_call(region, call)
+    tile = pixel_tile(shape, *halo_of(knobs)) if knobs["TILE_ROWS"] else None
+    return tile.first if isinstance(tile, WgradStem) else 0
+
+
+def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:
+    """The tensor of one part's sums."""
+    (call,) = product_calls(region)
+    sums = sums_of(region)
+    if knobs["TILE_ROWS"]:
+        tile = pixel_tile(shape_of_call(region, call), *halo_of(knobs))
+        return tile.sums(sums) if isinstance(tile, WgradStem) else sums
+    return sums
+
+
+def _pixel_tiling(region: Region, knobs: Knobs, tile: PixelTile) -> Tiling:
     """The tiling of pixels that come with their halo; sums leave registers directly."""
     return Tiling(
         row=instruction_of(region, swaps=True),
         rows=wgmma.M,
-        columns=COLUMNS,
+        columns=tile.tile_columns,
         swaps=False,
-        consumers=CONSUMERS,
+        consumers=tile.consumers,
         stages=1,
         cluster=(1, 1),
         group_rows=1,
@@ -179,19 +198,20 @@ def _halo_tiling(region: Region, knobs: Knobs, halo: WgradHalo) -> Tiling:
         is_dynamic=False,
         pixels={
             "slots": knobs["STAGES"],
-            "slot_bytes": halo.slot_bytes,
-            "rows": halo.rows,
-            "columns": halo.columns,
+            "slot_bytes": tile.slot_bytes,
+            "rows": tile.rows,
+            "columns": tile.columns,
         },
     )
 
 
-def halo_smem_bytes(halo: WgradHalo, slots: int) -> int:
+def pixel_smem_bytes(tile: PixelTile, slots: int) -> int:
     """Bytes of shared memory of such a tiling."""
+    columns, consumers = tile.tile_columns, tile.consumers
     return SharedLayout(
-        columns=COLUMNS, part=part_of(wgmma.M, COLUMNS, CONSUMERS), consumers=CONSUMERS,
-        sharers=CONSUMERS, takes_turns=False, stages=1, stage_bytes=0, producers=1,
-        staged_bytes=(), loaded_bytes=(), pixel_slots=slots, pixel_bytes=halo.slot_bytes,
+        columns=columns, part=part_of(wgmma.M, columns, consumers), consumers=consumers,
+        sharers=consumers, takes_turns=False, stages=1, stage_bytes=0, producers=1,
+        staged_bytes=(), loaded_bytes=(), pixel_slots=slots, pixel_bytes=tile.slot_bytes,
     ).bytes  # fmt: skip
 
 

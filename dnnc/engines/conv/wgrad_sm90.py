@@ -33,6 +33,7 @@ from ..product.pattern import compute_reasons, knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
+from ..views.relaid import RelaidFusion
 from .wgrad import (
     CHUNK,
     anchor_reasons,
@@ -44,20 +45,30 @@ from .wgrad import (
     size_reasons,
     wgrad_of,
 )
-from .wgrad_halo_sm90 import COLUMNS
 from .wgrad_knobs_sm90 import (
+    ALL_COLUMNS,
     HALO_COLUMNS,
     PARTS,
     ROWS,
     fitting_parts,
-    halo_candidates,
-    halo_reasons,
-    halo_share,
+    pixel_candidates,
+    pixel_reasons,
+    pixel_sizes,
+    pixel_work,
 )
-from .wgrad_matrices_sm90 import steps_of, wgrad_matrices
+from .wgrad_matrices_sm90 import pixel_tile, steps_of, wgrad_matrices
 from .wgrad_model_sm90 import WgradTile, WgradWork
-from .wgrad_region_sm90 import facts_of, has_sums, main_loop_knobs, parts_of, wgrad_tiling_of
-from .wgrad_sums import emit_sum, first_region, place_sums, sums_of
+from .wgrad_region_sm90 import (
+    facts_of,
+    first_sum_of,
+    halo_of,
+    has_sums,
+    main_loop_knobs,
+    parts_of,
+    wgrad_sums_of,
+    wgrad_tiling_of,
+)
+from .wgrad_sums import emit_sum, first_region, place_sums
 
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
@@ -95,7 +106,7 @@ class ConvWgradSm90Engine(Engine):
         reasons += _type_reasons(op) or size_reasons(op)
         if reasons:
             return tuple(reasons)
-        copies = relaid_fusion(fusion)
+        copies = relaid_fusion(fusion, has_rows=False)
         reasons += copies.reasons(target) or _load_reasons(wgrad_of(copies.fusion))
         return (*reasons, *too_large_reasons(fusion))
 
@@ -105,8 +116,8 @@ class ConvWgradSm90Engine(Engine):
         Knob("TILE_M", (128, 64, 256), "output channels of the tile"),
         Knob(
             "TILE_N",
-            (256, 64, 128, 192, 384, 512, COLUMNS),
-            f"columns of the tile; {COLUMNS} with TILE_ROWS",
+            (256, 64, 128, 192, 384, 512, ALL_COLUMNS),
+            f"columns of the tile; {ALL_COLUMNS} with TILE_ROWS",
         ),
         Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
         Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other rows, which share X"),
@@ -130,10 +141,10 @@ class ConvWgradSm90Engine(Engine):
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        fusion = relaid_fusion(fusion).fusion
+        fusion = _relaid(fusion, knobs).fusion
         shape, parts, knobs = shape_of(wgrad_of(fusion)), parts_of(knobs), main_loop_knobs(knobs)
         if knobs["TILE_ROWS"]:
-            return halo_reasons(knobs, shape, target)
+            return pixel_reasons(knobs, shape, target)
         if knobs["TILE_COLS"]:
             return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
         least = steps_of(shape, parts).bounds()[0]
@@ -146,10 +157,11 @@ class ConvWgradSm90Engine(Engine):
         return illegal_reasons(knobs, facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        fusion = relaid_fusion(fusion).fusion
+        with_rows = relaid_fusion(fusion, has_rows=True).fusion
+        fusion = relaid_fusion(fusion, has_rows=False).fusion
         shape, names = shape_of(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
         work = _work(fusion)
-        found = halo_candidates(shape, work, target)
+        found = pixel_candidates(shape_of(wgrad_of(with_rows)), work, target)
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
@@ -166,10 +178,12 @@ class ConvWgradSm90Engine(Engine):
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = relaid_fusion(fusion)
+        copies = _relaid(fusion, knobs)
         fusion = copies.fusion
         shape, knobs = shape_of(wgrad_of(fusion)), main_loop_knobs(knobs)
-        facts = facts_of(fusion, has_sums(shape, knobs))
+        facts, work = facts_of(fusion, has_sums(shape, knobs)), _work(fusion)
+        if knobs["TILE_ROWS"]:
+            work = pixel_sizes(work, pixel_tile(shape, *halo_of(knobs)))
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
         found = WgradTile(
             (knobs["TILE_M"], knobs["TILE_N"]),
@@ -182,8 +196,8 @@ class ConvWgradSm90Engine(Engine):
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,
-            halo_share(knobs, shape),
-        ).predict(_work(fusion))
+            pixel_work(knobs, shape),
+        ).predict(work)
         more = copies.seconds(target)
         return replace(found, seconds=found.seconds + more) if more else found
 
@@ -193,14 +207,23 @@ class ConvWgradSm90Engine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        region = relaid_region(region).region
+        region = relaid_region(region, has_rows=_has_rows(knobs)).region
         return wgrad_tiling_of(region, main_loop_knobs(knobs)).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        copies = relaid_region(region)
+        copies = relaid_region(region, has_rows=_has_rows(knobs))
         copies.emit(output, lambda: _emit(copies.region, knobs, tile, output))
+
+
+def _relaid(fusion: Fusion, knobs: Knobs) -> RelaidFusion:
+    """The fusion as a choice of knobs reads it."""
+    return relaid_fusion(fusion, has_rows=_has_rows(knobs))
+
+
+def _has_rows(knobs: Knobs) -> bool:
+    return main_loop_knobs(knobs)["TILE_ROWS"] > 0
 
 
 def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
@@ -213,10 +236,10 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     if not has_sums(shape_of_call(region, call), knobs):
         kernel(region)
         return
-    sums = sums_of(region)
+    sums = wgrad_sums_of(region, knobs)
     place_sums(output, sums, parts)
     kernel(first_region(region, sums, parts))
-    emit_sum(region, sums, parts, output)
+    emit_sum(region, sums, parts, first_sum_of(region, knobs), output)
 
 
 @remembered_at_sizes

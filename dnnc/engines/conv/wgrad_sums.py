@@ -62,8 +62,8 @@ def first_region(region: Region, sums: Tensor, parts: int) -> Region:
     return replace(region, arguments=arguments, outputs=((value, sums),))
 
 
-def emit_sum(region: Region, sums: Tensor, parts: int, output: Output) -> None:
-    """Adds the second kernel to a fusion's.
+def emit_sum(region: Region, sums: Tensor, parts: int, first: int, output: Output) -> None:
+    """Adds the second kernel to a fusion's; first: elements before those of a part's sums.
 
     Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
@@ -78,30 +78,28 @@ def emit_sum(region: Region, sums: Tensor, parts: int, output: Output) -> None:
     lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
     kernel = output.kernel("sum", _THREADS)
     with kernel.body():
-        _emit_sum(kernel, region, value, loops, parts, lanes)
+        own = PartSums(kernel, sums, parts, first, lanes)
+        _emit_sum(kernel, region, value, loops, own)
     grid = (ceildiv(loops.fragments * lanes, _THREADS), 1, 1)
     output.launch(kernel, grid, programmatic=True)
 
 
-def _emit_sum(
-    kernel: Kernel, region: Region, value: Any, loops: Loops, parts: int, lanes: int
-) -> None:
+def _emit_sum(kernel: Kernel, region: Region, value: Any, loops: Loops, own: PartSums) -> None:
+    lanes = own.lanes
     thread = ops.add(ops.mul(ops.block_id(), _THREADS), ops.thread_id())
     fragment, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
     count = kernel.size(loops.fragments, loops.bits)
     clamped = ops.minimum(fragment, ops.sub(count, 1))
     at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
-    own = PartSums(kernel, region.arguments[value], parts, lanes, lane)
     leaves = region.leaves(kernel, is_exclusive=False)
     nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
+    own = replace(own, lane=lane)
     walk = Walk(kernel, {**leaves, value: own}, region.symbols)
     values = [walk.value(result, at, loops.width) for result, _ in region.outputs]
     targets = region.targets(kernel, is_exclusive=False)
     is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", lane, 0))
     with ops.if_(is_writer):
-        for (_, target), found in zip(
-            region.targets(kernel, is_exclusive=False), values, strict=True
-        ):
+        for (_, target), found in zip(targets, values, strict=True):
             target.store(at, found)
 
 
@@ -109,15 +107,16 @@ def _emit_sum(
 class PartSums:
     """Elements of all parts, added up: a leaf of a walk.
 
-    sums: of the first one; the others follow.  lanes: neighbours that share the parts, each every
-    so many-th one.  lane: the thread's.
+    sums: of the first one; the others follow.  first: elements before it.  lanes: neighbours that
+    share the parts, each every so many-th one.  lane: the thread's.
     """
 
     kernel: Kernel
     sums: Tensor
     parts: int
+    first: int
     lanes: int
-    lane: Any
+    lane: Any = 0
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
         rounds = -(-self.parts // self.lanes)  # of which the last may have no part for a lane
@@ -163,7 +162,8 @@ class PartSums:
         own = ops.add(ops.mul(number, self.lanes), self.lane if lane is None else lane)
         span = (self.sums.layout[0] * self.sums.shape[0]).constant
         pointer = self.kernel.pointer(self.sums, is_exclusive=False)
-        there = ops.gep(pointer, ops.mul(ops.to_i64(own), span), ops.f32_type())
+        place = ops.add(ops.mul(ops.to_i64(own), span), self.first)
+        there = ops.gep(pointer, place, ops.f32_type())
         return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
 
 

@@ -71,6 +71,11 @@ HALOS = {
     "groups, dilated": (
         [1, 128, 3, 16], [128, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
     ),
+    "3 channels": ([1, 3, 4, 16], [64, 3, 3, 3], around(1), HALO),
+    "a first layer": (
+        [2, 3, 8, 18], [40, 3, 7, 7], {"pre_padding": [3, 3], "post_padding": [2, 1],
+        "stride": [2, 2]}, {**HALO, "SPLIT_K_BUF": 2},
+    ),
 }  # fmt: skip
 
 
