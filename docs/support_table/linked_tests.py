@@ -216,6 +216,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/conv/test_wgrad_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
     ),
+    "engine conv_wgrad_sm80": (
+        LinkedTest("tests/engines/conv/test_wgrad_sm80.py", target="sm_80"),
+    ),
     "engine conv_sm80": (
         *_both("conv/test_sm80.py"),
         *_both("conv/test_exits_sm80.py"),

@@ -10,7 +10,7 @@ whole chunks of `CHUNK`, those past C being no elements of dW.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,6 +19,7 @@ from typing import Any
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
+from ...codegen.walk.index import Coordinate
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.ops import ConvWgrad
@@ -27,7 +28,7 @@ from ...errors import Status
 from ...expr import Expr, ceildiv, product
 from ...mlir import ir
 from ..engine import Reason
-from ..product.pattern import epilogue_reasons
+from ..product.pattern import compute_reasons, epilogue_reasons
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
 from ..views.relaid import RelaidFusion, RelaidRegion, Rule, twin_at
@@ -38,6 +39,8 @@ CHUNK = wgmma.PANEL_ROWS  # channels of a chunk of columns
 PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
 PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
 RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
+_TYPES = ("f16", "bf16")
+PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
 
 
@@ -115,6 +118,16 @@ class WgradShape:
         return product((self.dy.shape[0], *self.dy.shape[2:]))
 
 
+def part_of(batch: Mapping[int, Coordinate]) -> Any:
+    """The number of a matrix's part."""
+    return batch[PART].index().base if PART in batch else 0
+
+
+def group_of(batch: Mapping[int, Coordinate]) -> Any:
+    """The number of its group."""
+    return batch[GROUP].index().base if GROUP in batch else 0
+
+
 def wgrad_of(fusion: Fusion) -> ConvWgrad:
     """The gradient of a fusion that has one."""
     return next(op for op in fusion.ops if isinstance(op, ConvWgrad))
@@ -174,6 +187,15 @@ def size_reasons(op: ConvWgrad) -> list[Reason]:
         what = "DY that may have no pixels"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, "sizes of at least 1")]
     return []
+
+
+def type_reasons(op: ConvWgrad) -> list[Reason]:
+    """Reasons against types that are not both f16 or both bf16, or other sums than f32."""
+    if op.x.type == op.dy.type and op.x.type.name in _TYPES:
+        return compute_reasons(op.compute_type, op.x.type, op.dy.type)
+    what = f"X {op.x.type}, DY {op.dy.type}"
+    supported = "both f16 or both bf16"
+    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 
 # ---- operands in other layouts

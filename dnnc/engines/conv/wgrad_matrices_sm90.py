@@ -33,11 +33,19 @@ from ..product.matrices_sm90 import Batch, Matrices
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .pattern import pixel_matrix
-from .wgrad import CHUNK, PITCH, WgradShape, channel_pitch, shape_of_call
+from .wgrad import (
+    CHUNK,
+    GROUP,
+    PART,
+    PITCH,
+    WgradShape,
+    channel_pitch,
+    group_of,
+    part_of,
+    shape_of_call,
+)
 from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
 from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
-
-PART, GROUP = 0, 1  # the axes of a batch
 
 
 def steps_of(shape: WgradShape, parts: int) -> Expr:
@@ -105,16 +113,6 @@ def _loops(shape: WgradShape, parts: int) -> Loops:
     counts = (parts, shape.groups)
     axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
     return Loops(tuple(map(Expr.of, counts)), axes)
-
-
-def part_of(batch: Batch) -> Any:
-    """The number of a matrix's part."""
-    return batch[PART].index().base if PART in batch else 0
-
-
-def group_of(batch: Batch) -> Any:
-    """The number of its group."""
-    return batch[GROUP].index().base if GROUP in batch else 0
 
 
 @dataclass

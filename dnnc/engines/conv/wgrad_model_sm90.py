@@ -15,6 +15,7 @@ from math import ceil, log2
 from ...target import Target
 from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
+from .wgrad_sums import sum_seconds
 
 _LAUNCH_SECONDS = 0.65e-6
 _FILL_SECONDS = 1.0e-6
@@ -29,8 +30,6 @@ _EPILOGUE_RATE = 16e9  # elements a second of an SM
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = 0.5e-6  # of an exchange of sums in a cluster, for each doubling of its blocks
 _SPLIT_RATE = 19e9  # bytes a second of it
-_SUM_SECONDS = 2.5e-6  # of the launch that adds up parts, and of a thread's first loads
-_SUM_RATE = 2.2e12  # bytes a second that it reads of them
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class WgradTile:
         transfer = transfer_seconds(work.moved_bytes, self.target) + fill
         seconds = _LAUNCH_SECONDS + bent(busy, transfer)
         if self.has_sums:
-            seconds += _SUM_SECONDS + 4 * work.sums * self.parts / _SUM_RATE
+            seconds += sum_seconds(work.sums * self.parts, self.target)
         return Prediction(seconds, "memory" if transfer > busy else "tensor cores")
 
     def _step_seconds(self) -> float:

@@ -103,7 +103,7 @@ def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     shape = shape_of_call(region, calls[0])
     with_sums = has_sums(shape, knobs)
     if with_sums:
-        region = first_region(region, wgrad_sums_of(region, knobs), parts_of(knobs))
+        region = wgrad_first_region(region, knobs)
     if knobs["TILE_ROWS"]:
         return _pixel_tiling(region, knobs, pixel_tile(shape, *halo_of(knobs)))
     rows, columns = sides_of(knobs)
@@ -159,6 +159,16 @@ def first_sum_of(region: Region, knobs: Knobs) -> int:
     shape = shape_of_call(region, call)
     tile = pixel_tile(shape, *halo_of(knobs)) if knobs["TILE_ROWS"] else None
     return tile.first if isinstance(tile, WgradStem) else 0
+
+
+def wgrad_first_region(region: Region, knobs: Knobs) -> Region:
+    """The region of the first kernel, where sums go through the workspace."""
+    (call,) = product_calls(region)
+    columns = 0
+    if knobs["TILE_ROWS"]:
+        tile = pixel_tile(shape_of_call(region, call), *halo_of(knobs))
+        columns = tile.tile_columns if isinstance(tile, WgradStem) else 0
+    return first_region(region, wgrad_sums_of(region, knobs), parts_of(knobs), columns)
 
 
 def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:

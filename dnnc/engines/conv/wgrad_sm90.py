@@ -29,7 +29,7 @@ from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
 from ..product.matmul_sm90 import RATE_OF
-from ..product.pattern import compute_reasons, knob_reason
+from ..product.pattern import knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
@@ -43,6 +43,7 @@ from .wgrad import (
     shape_of,
     shape_of_call,
     size_reasons,
+    type_reasons,
     wgrad_of,
 )
 from .wgrad_knobs_sm90 import (
@@ -65,16 +66,16 @@ from .wgrad_region_sm90 import (
     has_sums,
     main_loop_knobs,
     parts_of,
+    wgrad_first_region,
     wgrad_sums_of,
     wgrad_tiling_of,
 )
-from .wgrad_sums import emit_sum, first_region, place_sums
+from .wgrad_sums import emit_sum, place_sums
 
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
 )  # fmt: skip
-_TYPES = ("f16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ConvWgradSm90Engine(Engine):
             return declined
         op = wgrad_of(fusion)
         reasons = [*target_reasons("sm_90a", target), *operand_reasons(fusion, op)]
-        reasons += _type_reasons(op) or size_reasons(op)
+        reasons += type_reasons(op) or size_reasons(op)
         if reasons:
             return tuple(reasons)
         copies = relaid_fusion(fusion, has_rows=False)
@@ -238,7 +239,7 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
         return
     sums = wgrad_sums_of(region, knobs)
     place_sums(output, sums, parts)
-    kernel(first_region(region, sums, parts))
+    kernel(wgrad_first_region(region, knobs))
     emit_sum(region, sums, parts, first_sum_of(region, knobs), output)
 
 
@@ -263,14 +264,6 @@ def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
         return ()
     what = "SPLIT_K_SLC > 1 with a tile of 64x256"
     return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)
-
-
-def _type_reasons(op: ConvWgrad) -> list[Reason]:
-    if op.x.type == op.dy.type and op.x.type.name in _TYPES:
-        return compute_reasons(op.compute_type, op.x.type, op.dy.type)
-    what = f"X {op.x.type}, DY {op.dy.type}"
-    supported = "both f16 or both bf16"
-    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 
 def _load_reasons(op: ConvWgrad) -> list[Reason]:

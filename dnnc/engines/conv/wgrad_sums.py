@@ -27,6 +27,7 @@ from ...dialect import dnn
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr, ceildiv
 from ...mlir import arith, ir, nvvm
+from ...target import Target
 from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
 from .wgrad import PITCH
@@ -37,6 +38,9 @@ _TOGETHER = 8  # parts that a thread loads at the same time
 _THREADS = 128  # of a block of the second kernel
 _LANES = (8, 4, 2)  # that share an element's parts, of which each has so many at least
 _LEAST_PARTS = 4
+_FIRST_EARLY = (9, 0)  # capability of devices whose launches may overlap
+_SUM_SECONDS = 2.5e-6  # of the second launch, and of a thread's first loads
+_SUM_RATE_SHARE = 0.65  # of memory's bandwidth, by way of L2, that it reads sums at
 _ACCESS_BYTES = 8  # of an element's narrowest tensor, at most
 
 
@@ -53,10 +57,15 @@ def sums_of(region: Region) -> Tensor:
     return Tensor(uid=_UID, dims=dims, strides=strides, dtype=type_, alignment=_ALIGNMENT)
 
 
-def first_region(region: Region, sums: Tensor, parts: int) -> Region:
-    """The region of the first kernel: the gradient alone, that of parts one after the other."""
+def first_region(region: Region, sums: Tensor, parts: int, columns: int = 0) -> Region:
+    """The region of the first kernel: the gradient alone, that of parts one after the other.
+
+    columns: it is a matrix of so many; 0: it has dW's dims.
+    """
     (call,) = product_calls(region)
     value, (k, *rest) = call.results[0], sums.shape
+    if columns:
+        rest = list(map(Expr.of, (columns, *[1] * (len(rest) - 1))))
     sums = replace(sums, dims=(k * parts, *rest))
     arguments = {v: t for v, t in region.arguments.items() if v in list(call.operands)}
     return replace(region, arguments=arguments, outputs=((value, sums),))
@@ -76,15 +85,19 @@ def emit_sum(region: Region, sums: Tensor, parts: int, first: int, output: Outpu
     if not loops.is_whole:
         loops = replace(loops, width=1)
     lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
+    is_early = output.target.capability >= _FIRST_EARLY
     kernel = output.kernel("sum", _THREADS)
     with kernel.body():
         own = PartSums(kernel, sums, parts, first, lanes)
-        _emit_sum(kernel, region, value, loops, own)
+        _emit_sum(kernel, region, value, loops, own, is_early=is_early)
     grid = (ceildiv(loops.fragments * lanes, _THREADS), 1, 1)
-    output.launch(kernel, grid, programmatic=True)
+    output.launch(kernel, grid, programmatic=is_early)
 
 
-def _emit_sum(kernel: Kernel, region: Region, value: Any, loops: Loops, own: PartSums) -> None:
+def _emit_sum(
+    kernel: Kernel, region: Region, value: Any, loops: Loops, own: PartSums, *, is_early: bool
+) -> None:
+    """is_early: it may start before the first kernel ends."""
     lanes = own.lanes
     thread = ops.add(ops.mul(ops.block_id(), _THREADS), ops.thread_id())
     fragment, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
@@ -92,7 +105,8 @@ def _emit_sum(kernel: Kernel, region: Region, value: Any, loops: Loops, own: Par
     clamped = ops.minimum(fragment, ops.sub(count, 1))
     at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
     leaves = region.leaves(kernel, is_exclusive=False)
-    nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
+    if is_early:
+        nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
     own = replace(own, lane=lane)
     walk = Walk(kernel, {**leaves, value: own}, region.symbols)
     values = [walk.value(result, at, loops.width) for result, _ in region.outputs]
@@ -165,6 +179,11 @@ class PartSums:
         place = ops.add(ops.mul(ops.to_i64(own), span), self.first)
         there = ops.gep(pointer, place, ops.f32_type())
         return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
+
+
+def sum_seconds(elements: int, target: Target) -> float:
+    """Seconds of the second kernel; elements: sums of all parts."""
+    return _SUM_SECONDS + 4 * elements / (target.dram_gbs * 1e9 * _SUM_RATE_SHARE)
 
 
 def place_sums(output: Output, sums: Tensor, parts: int) -> None:

@@ -108,9 +108,14 @@ def operand_type(region: Region) -> DType:
 
 
 def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
-    """The outputs of the product's dims: the others are of reductions at its exit."""
-    dims = tuple(region.dims_of(anchor_call(region).results[0]))
-    return [(value, tensor) for value, tensor in region.outputs if tensor.shape == dims]
+    """The outputs of the product's elements: the others are of reductions at its exit."""
+    product = anchor_call(region).results[0]
+    dims = tuple(region.dims_of(product))
+    return [
+        (value, tensor)
+        for value, tensor in region.outputs
+        if tensor.shape == dims or value == product
+    ]
 
 
 def fragment_width(region: Region, extent: Expr) -> int:

@@ -1,0 +1,252 @@
+# pyright: basic
+"""Engine conv_wgrad_sm80: gradients of filters on the tensor cores of sm_80 and later.
+
+    dW = g2(dY^T @ taps(X), inputs): gathers by `cp.async`, `ldmatrix`, `mma.sync`
+
+An implicit matrix product on the main loop of matmul_sm80; see `wgrad_tiles_sm80`.  Parts of the
+pixels have sums of their own in the workspace (SPLIT_K_BUF), which a second kernel adds up in a
+fixed order, and which has g2 then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, ClassVar
+
+from ...codegen.kernel import Kernel
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.walk.loops import Loops
+from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr, ceildiv, typical
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.kernel_sm80 import (
+    Matrices,
+    anchor_call,
+    emit_product,
+    fragment_width,
+    operand_type,
+    tile_plan,
+)
+from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of
+from ..product.surface_sm80 import Work
+from ..surface import bytes_of, too_large_reasons
+from .wgrad import (
+    GROUP,
+    PART,
+    WgradShape,
+    anchor_reasons,
+    operand_reasons,
+    relaid_fusion,
+    relaid_region,
+    shape_of,
+    shape_of_call,
+    size_reasons,
+    type_reasons,
+    wgrad_of,
+)
+from .wgrad_sums import emit_sum, first_region, place_sums, sum_seconds, sums_of
+from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
+
+_CHUNK_BYTES = 16
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step
+_DOUBT = 1.8  # on Hopper, which has an engine of its own
+_BLOCKS = 2  # of an SM, that parts are made to fill
+
+
+@dataclass(frozen=True)
+class ConvWgradSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_wgrad_sm80"
+    index: int = 20
+    families: tuple[str, ...] = ("convolution gradient",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums in f32; "
+        "channels of a group even, or any number in one group; X and DY that are not channels "
+        "last, or whose pixels do not begin at whole 16 bytes, are copied first",
+        "any filter size, stride, dilation, paddings, both modes, groups; N and the spatial dims "
+        "may be symbols, of at least 1",
+        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
+        "boolean; the same bits in every run",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion):
+            return declined
+        op = wgrad_of(fusion)
+        reasons = [*operand_reasons(fusion, op), *(type_reasons(op) or size_reasons(op))]
+        if reasons:
+            return tuple(reasons)
+        copies = relaid_fusion(fusion, has_rows=False)
+        reasons += copies.reasons(target) or _access_reasons(shape_of(wgrad_of(copies.fusion)))
+        return (*reasons, *too_large_reasons(fusion))
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        *all_knobs("output channels of a block's tile", "columns of it: taps and channels"),
+        Knob("SPLIT_K_BUF", _PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        *common, parts = self.all_knobs
+        return (*knobs_of(wgrad_of(fusion).x.type, tuple(common)), parts)
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        return illegal_reasons(knobs, wgrad_of(fusion).x.type, target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        type_ = wgrad_of(fusion).x.type
+        found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        return [
+            {**knobs, "SPLIT_K_BUF": parts}
+            for knobs in found
+            for parts in _fitting_parts(fusion, knobs, target)
+        ]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        copies = relaid_fusion(fusion, has_rows=False)
+        op = wgrad_of(copies.fusion)
+        shape, parts = shape_of(op), knobs["SPLIT_K_BUF"]
+        work = _work(fusion)
+        m, n, k, count = work.sizes
+        part = replace(work, sizes=(m, n, -(-k // parts), count * parts))
+        accesses = (_access(shape.dy, shape.k_group, shape), _access(shape.x, shape.c_group, shape))
+        found = part.predict(knobs, op.x.type, (1.0, 1.0), target, accesses)
+        seconds = found.seconds * _GATHER_SHARE * (_DOUBT if target.name == "sm_90a" else 1.0)
+        if _has_sums(shape, parts):
+            seconds += sum_seconds(m * n * count * parts, target)
+        return replace(found, seconds=seconds + copies.seconds(target))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        region = relaid_region(region, has_rows=False).region
+        shape = shape_of_call(region, anchor_call(region))
+        plans = [
+            {
+                "k_contiguous": False,
+                "path": "async",
+                "access_bytes": _access(tensor, channels, shape),
+                "loads_along_k": False,
+                "is_aligned": True,
+            }
+            for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
+        ]
+        if has_sums := _has_sums(shape, knobs["SPLIT_K_BUF"]):
+            region = _first_region(region, shape, knobs["SPLIT_K_BUF"])
+        width = fragment_width(region, Expr.of(padded_channels(shape)))
+        plan = tile_plan(knobs, *plans, "n", width)
+        return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums)}
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        copies = relaid_region(region, has_rows=False)
+        copies.emit(output, lambda: _emit(copies.region, tile, output))
+
+
+def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
+    if not tile["sums"]:
+        emit_product(region, tile, output, _matrices)
+        return
+    shape, parts = shape_of_call(region, anchor_call(region)), tile["parts"]
+    sums = _sums(region, shape)
+    place_sums(output, sums, parts)
+    emit_product(_first_region(region, shape, parts), tile, output, _matrices)
+    emit_sum(region, sums, parts, 0, output)
+
+
+def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+    call, type_ = anchor_call(region), operand_type(region)
+    shape, parts = shape_of_call(region, call), tile["parts"]
+    tile_m, tile_n, tile_k = tile["tile"]
+    x, dy = call.operands
+    part = ceildiv(ceildiv(shape.pixels, parts), tile_k) * tile_k
+    a = GradientTile(
+        kernel, region, dy, tile["a"], type_, True, tile_m, tile_k, conv=shape, part=part
+    )
+    b = ImageTile(kernel, region, x, tile["b"], type_, False, tile_n, tile_k, conv=shape, part=part)
+    counts = (parts, shape.groups)
+    axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
+    return Matrices(
+        call,
+        a,
+        b,
+        (Expr.of(shape.k_group), Expr.of(_columns(shape)), part),
+        Loops(tuple(map(Expr.of, counts)), axes),
+        FilterSpace(kernel, shape, bool(tile["sums"])),
+    )
+
+
+def _columns(shape: WgradShape) -> int:
+    """Columns of a group's product."""
+    return shape.taps * padded_channels(shape)
+
+
+def _has_sums(shape: WgradShape, parts: int) -> bool:
+    """Whether sums go through the workspace: of parts, and where some columns are no elements."""
+    return parts > 1 or padded_channels(shape) != shape.c_group
+
+
+def _sums(region: Region, shape: WgradShape) -> Tensor:
+    """The tensor of one part's sums, in the order of columns."""
+    padded, strides = padded_channels(shape), list[int]()
+    for taps in (1, *shape.dw[:2:-1]):
+        strides.append((strides[-1] if strides else padded) * taps)
+    order = (_columns(shape), 1, *reversed(strides))
+    return replace(sums_of(region), strides=tuple(map(Expr.of, order)))
+
+
+def _first_region(region: Region, shape: WgradShape, parts: int) -> Region:
+    return first_region(region, _sums(region, shape), parts, _columns(shape))
+
+
+def _access(tensor: Tensor, channels: int, shape: WgradShape) -> int:
+    """Bytes of a copy: where a group's channels begin, it is aligned."""
+    step = channels * tensor.type.bits // 8 if shape.groups > 1 else _CHUNK_BYTES
+    return gcd(_CHUNK_BYTES, step)
+
+
+def _access_reasons(shape: WgradShape) -> list[Reason]:
+    accesses = (_access(shape.x, shape.c_group, shape), _access(shape.dy, shape.k_group, shape))
+    if min(accesses) >= 4:
+        return []
+    what = f"groups of {shape.c_group} and {shape.k_group} channels"
+    supported = "even numbers of channels of groups, or one group"
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "groups", what, supported)]
+
+
+def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:
+    """Parts with which the blocks are one or two rounds, and one."""
+    m, n, k, count = _work(fusion).sizes
+    tiles = -(-m // knobs["TILE_M"]) * -(-n // knobs["TILE_N"]) * count
+    found = {1}
+    for rounds in (1, 2):
+        most = rounds * _BLOCKS * target.sm_count
+        found.update([parts for parts in _PARTS if parts * tiles <= most][-1:])
+    return sorted(parts for parts in found if parts * knobs["TILEK"] <= max(k, knobs["TILEK"]))
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> Work:
+    shape = shape_of(wgrad_of(fusion))
+    sizes = (shape.k_group, _columns(shape), typical(shape.pixels), shape.groups)
+    return Work(sizes, bytes_of((*fusion.inputs, *fusion.outputs)), False)
+
+
+CONV_WGRAD_SM80 = ConvWgradSm80Engine()
