@@ -6,8 +6,8 @@ python -m benchmarks --help
 # The names of case_lists.SETS, for those who ask without torch.
 SET_NAMES = (
     "all", "hopper", "epilogues", "fused", "rows", "norms", "memory", "small", "conv", "depthwise",
-    "conv-more", "dgrad", "dgrad-more", "conv-wgrad", "attention", "decode", "packed", "paged",
-    "layouts",
+    "conv-more", "dgrad", "dgrad-more", "conv-wgrad", "attention", "attention-backward", "decode",
+    "packed", "paged", "layouts",
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases that nobody listed, by seed.
 DRAWN_NAMES = ("memory-unlisted", "conv-unlisted", "dgrad-unlisted", "conv-wgrad-unlisted")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import vector as vector_cases
 from .attention import attention_of, decoding, listed
+from .attention_backward import attention_backward_of
+from .attention_backward import listed as listed_backward
 from .case import Case
 from .conv import conv_of
 from .conv_before import conv_before_of
@@ -228,6 +230,11 @@ def attention() -> list[Case]:
     return listed()
 
 
+def attention_backward() -> list[Case]:
+    """Attention's gradient: heads, sizes, types, layouts, a window."""
+    return listed_backward()
+
+
 def depthwise() -> list[Case]:
     """Depthwise layers of MobileNetV2 and EfficientNet, after streaming kernels of two sizes."""
     return [*(add(8192, columns) for columns in (4096, 16384)), *depthwise_layers()]
@@ -294,6 +301,7 @@ SETS = {
     "dgrad-more": dgrad_more,
     "conv-wgrad": conv_wgrad,
     "attention": attention,
+    "attention-backward": attention_backward,
     "decode": decode,
     "packed": packed,
     "paged": paged,
@@ -319,6 +327,8 @@ def case_of(id_: str) -> Case:
         return conv_wgrad_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
+    if id_.startswith("attention_backward/"):
+        return attention_backward_of(id_)
     if id_.startswith("attention/"):
         return attention_of(id_)
     if id_.startswith("packed/"):

@@ -179,5 +179,37 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     return modified
 
 
+# ---- the gradient
+
+
+def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
+    """By `sdpa_backward`, ours and cuDNN's alike."""
+    dtype, h, shared = p["dtype"], p["h"], p["h"] // p["groups"]
+    heads = {
+        "q": (h, p["d"]), "k": (shared, p["d"]), "v": (shared, p["dv"]), "o": (h, p["dv"]),
+        "dO": (h, p["dv"]),
+    }  # fmt: skip
+    given = {
+        name: made.input(name.lower(), *_sizes(p, *size, p["s"]), dtype)
+        for name, size in heads.items()
+    }
+    rows = [p["b"], h, p["s"], 1]
+    stats = made.input("stats", rows, [h * p["s"], p["s"], 1, 1], "fp32")
+    more: dict[str, Any] = {}
+    if p["causal"]:
+        more["diagonal_band_right_bound"] = 0
+    if p["window"]:
+        more["diagonal_band_left_bound"] = p["window"]
+    results = made.graph.sdpa_backward(
+        name="sdpa_backward", stats=stats, attn_scale=p["d"] ** -0.5, **given, **more
+    )
+    for name, tensor in zip(("q", "k", "v"), results, strict=True):
+        dims, strides = _sizes(p, *heads[name], p["s"])
+        made.output(f"d{name}", tensor, dims, dtype)
+        tensor.set_stride(strides)
+
+
 # Kind -> what adds the operations of a case's parameters to a graph.
-BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {"attention": _attention}
+BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
+    "attention": _attention, "attention_backward": _attention_backward,
+}  # fmt: skip

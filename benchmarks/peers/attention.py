@@ -27,6 +27,11 @@ def backends(case: Case) -> dict[str, Call]:
         return {}
     if case.kind == "packed":
         return {"torch": flash_of_packed(case)}
+    if case.kind == "attention_backward":
+        if is_modified(case):
+            return {}
+        return {"torch": gradient(case, "FLASH_ATTENTION"),
+                "torch_cudnn": gradient(case, "CUDNN_ATTENTION")}  # fmt: skip
     is_there = not is_modified(case) and case.p["dtype"] != "e4m3"
     return {} if not is_there else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
 
@@ -36,6 +41,27 @@ def flash(case: Case) -> Call:
     is_causal = bool(case.p["causal"])
     run = torch.ops.aten._scaled_dot_product_flash_attention
     return lambda s: run(s["q"], s["k"], s["v"], 0.0, is_causal)[:2]
+
+
+def gradient(case: Case, backend: str) -> Call:
+    """What autograd calls for `scaled_dot_product_attention` under a backend: (dq, dk, dv)."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    graphs: dict[int, Any] = {}
+
+    def call(s: Buffers) -> Any:
+        if id(s) not in graphs:
+            inputs = [s[name].detach().requires_grad_() for name in "qkv"]
+            with sdpa_kernel(getattr(SDPBackend, backend)):
+                o = scaled_dot_product_attention(
+                    *inputs, is_causal=bool(case.p["causal"]), enable_gqa=case.p["groups"] > 1
+                )
+            graphs[id(s)] = (o, inputs)
+        o, inputs = graphs[id(s)]
+        return torch.autograd.grad(o, inputs, s["do"], retain_graph=True)
+
+    return call
 
 
 def flash_of_packed(case: Case) -> Call:

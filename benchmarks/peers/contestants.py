@@ -131,7 +131,7 @@ def our_options(case: Case, target: str) -> Options:
 
 def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     """torch: eager; torch_fused: cuBLASLt's epilogue; torch_cudnn: attention's other backend."""
-    if case.kind in ("attention", "packed", "paged"):
+    if case.kind in ("attention", "attention_backward", "packed", "paged"):
         calls = attention_peers.backends(case)
         return {name: (_on_sets(call, sets), {}) for name, call in calls.items()}
     eager, fused = torch_peers.eager(case), torch_peers.fused(case)

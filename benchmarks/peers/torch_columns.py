@@ -244,7 +244,8 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
     is_plain |= case.kind in ("conv", "conv_dgrad") and p["epilogue"] == "plain"
     is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)  # fp8 too
-    if is_plain or case.kind in ("add", "grouped", "packed", "paged", "conv_wgrad"):
+    without = ("add", "attention_backward", "grouped", "packed", "paged", "conv_wgrad")
+    if is_plain or case.kind in without:
         return None
     torch._dynamo.reset()
     is_flex = case.kind == "attention"

@@ -308,12 +308,11 @@ class GradientEmitter:
         self.do.wait_full(cursor)
         products = self._of_rows(self.vo, self.v_own, ops.add(self.do_rows, do), t.width)
         (scores,) = wgmma.wait_for([scores], 1)
-        e = self.walk.exponentials(
-            wgmma.unpacked(scores), self.tile, head, row, rows, is_masked=is_masked
-        )
+        sums = wgmma.unpacked(scores)
+        e = self.walk.exponentials(sums, self.tile, head, row, rows, is_masked=is_masked)
         (products,) = wgmma.wait_for([products])
         weights, gradients = self.walk.words(
-            e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
+            sums, e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
         )
         self._put_gradients(gradients, buffer)
         dv = self._add(self.vo, t.width, dv, weights, ops.add(self.do_turned_, do), self.do_turned)

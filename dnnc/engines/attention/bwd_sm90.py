@@ -66,9 +66,9 @@ class SdpaBwdSm90Engine(Engine):
         "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 128, "
         "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
         "contiguous elements of a head",
-        "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and on "
-        "the gradients of both, of tensors that broadcast; blocks of queries that a causal mask or "
-        "a window hides are left out",
+        "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
+        "on the gradients of both, of tensors that broadcast; blocks of queries that a causal mask "
+        "or a window hides are left out",
     )
 
     # ---- the support surface
@@ -101,10 +101,12 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        found = [
-            {"TILE_M": queries, "STAGES": stages} for queries in _QUERIES for stages in _STAGES
-        ]
-        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+        # More queries a step share more, also where a few registers spill beside them.
+        for queries in reversed(_QUERIES):
+            found: list[Knobs] = [{"TILE_M": queries, "STAGES": stages} for stages in _STAGES]
+            if fit := [knobs for knobs in found if not self.legal(knobs, fusion, target)]:
+                return fit[:1]
+        return []
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
@@ -200,8 +202,8 @@ def _shape_reasons(found: Gradient) -> list[Reason]:
             what = f"{name} of {size}"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
     for name, size in (("queries", found.queries), ("keys", found.keys)):
-        if size.constant == 1 or size.bounds()[0] < 1:
-            supported = "2 or more, or a symbol of 1 or more"
+        if size.bounds()[0] < 1 or (found.keys.constant == 1 and name == "keys"):
+            supported = "1 or more" if name == "queries" else "2 or more, or a symbol of 1 or more"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, f"{size}", supported))
     rows = product(found.score.shape[:3])
     if rows.bounds()[1] >= 1 << 31:

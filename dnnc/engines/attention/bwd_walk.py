@@ -88,6 +88,7 @@ class GradientWalk:
         self.score_walks = _Walks(self.kernel, parts, scores, hidden)
         leaves |= {
             parts.exponential.results[0]: self.hands["exponential"],
+            parts.call_s.results[0]: self.hands["sums"],
             parts.call_p.results[0]: self.hands["products"],
             parts.core.results[0]: self.hands["core"],
         }
@@ -156,10 +157,11 @@ class GradientWalk:
     # ---- the second part
 
     def words(
-        self, exponentials: Sequence[Any], products: Sequence[Any], tile: KeyTile,
-        head: QueryHead, row: Any, rows: Any, *, is_masked: bool,
+        self, sums: Sequence[Any], exponentials: Sequence[Any], products: Sequence[Any],
+        tile: KeyTile, head: QueryHead, row: Any, rows: Any, *, is_masked: bool,
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """Words of P' and of dS', two queries each."""
+        """Words of P' and of dS', two queries each.  sums: of the first product, which gradients
+        of functions of scores are made of."""
         s, parts = self.schedule, self.parts
         walk = self.weight_walks.branch(is_masked=is_masked)
         is_cut = is_masked and s.has_tail
@@ -178,9 +180,8 @@ class GradientWalk:
                 if inside[half] is not None:
                     pair = arith.SelectOp(inside[half], pair, ops.zeros(pair.type)).result
                 self.hands["exponential"].current = pair
-                self.hands["products"].current = ops.from_elements(
-                    list(products[place : place + 2])
-                )
+                for name, values in (("sums", sums), ("products", products)):
+                    self.hands[name].current = ops.from_elements(list(values[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
                 weights.append(self._word(walk.value(self.p, at, 2), 0))
                 share = walk.value(parts.share, at, 2)
@@ -211,7 +212,9 @@ class GradientWalk:
 def _unrounded(value: Any) -> Any:
     """What a conversion to 16 bits, and nothing else, converts; another tensor itself."""
     operation = pointwise(value)
-    is_rounding = operation is not None and [op.name for op in body_of(operation)] == ["arith.truncf"]
+    is_rounding = operation is not None and [op.name for op in body_of(operation)] == [
+        "arith.truncf"
+    ]
     return inputs_of(operation)[0] if is_rounding else value
 
 

@@ -1,0 +1,104 @@
+"""The cases of attention's gradient: dQ, dK and dV of dO, O and the statistics of the forward pass.
+
+They are those of `cases.attention`, with scores full, causal, or causal with a window, as
+attention_backward/type/scores/BxHxS-dD[vDv][/gqaG][/bshd].
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ..peers.torch_later import torch
+from . import kinds
+from .attention import HEADS, OTHER_HEADS, SIZES, attention, attention_of, is_seen
+from .case import Buffers, Case
+from .kinds import bytes_of
+
+KIND = "attention_backward"
+_SCORES = ("softcap", "alibi", "documents", "band", "random")  # which have no case here
+
+
+def attention_backward(*args: Any, **more: Any) -> Case:
+    """The gradient of the case that `attention` makes of these."""
+    return _gradient(attention(*args, **more))
+
+
+def listed() -> list[Case]:
+    """Heads of 64 and 128 at every size; then with other types, layouts and heads that share, other
+    heads at 4096 rows, a window."""
+    found = [
+        attention_backward("bf16", scores, b, h, s, d)
+        for (d, h), (b, s) in itertools.product(HEADS, SIZES)
+        for scores in ("full", "causal")
+    ]
+    for scores in ("full", "causal"):
+        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, groups=8))
+        found.append(attention_backward("fp16", scores, 4, 16, 4096, 128))
+        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, layout="bshd"))
+        found += [attention_backward("bf16", scores, 4, 16, 4096, d, dv) for d, dv in OTHER_HEADS]
+    return [*found, attention_backward("bf16", "causal_window1024", 1, 16, 16384, 128)]
+
+
+def attention_backward_of(id_: str) -> Case:
+    """The case of an id, also of sizes that no list has."""
+    return _gradient(attention_of(id_.replace(KIND, "attention", 1)))
+
+
+def _gradient(forward: Case) -> Case:
+    p = dict(forward.p)
+    if p["q"] != p["s"] or p["dtype"] == "e4m3" or any(p[name] for name in _SCORES):
+        raise ValueError(f"no gradient case of {forward.id}")
+    d, dv, b, h, s = (p[name] for name in ("d", "dv", "b", "h", "s"))
+    shared = h // p["groups"]
+    elements = 2 * (h * s * (d + dv) + shared * s * (d + dv))
+    return Case(
+        id=forward.id.replace("attention", KIND, 1),
+        kind=KIND,
+        p=p,
+        make=lambda: _make(p, forward),
+        exact=lambda buffers: _exact(p, buffers),
+        flops=forward.flops / (d + dv) * (3 * d + 2 * dv),
+        bytes=float(b * (bytes_of(p["dtype"]) * elements + 4 * h * s)),
+        tolerance=forward.tolerance,
+    )
+
+
+def _make(p: dict[str, Any], forward: Case) -> Buffers:
+    made = forward.make()
+    for o, stats, parts in zip(made["o"], made["stats"], _heads(p, made), strict=True):
+        for head, (q, k, v, keep) in enumerate(parts):
+            scores = _scores(p, q.float(), k.float(), keep)
+            stats[head] = torch.logsumexp(scores, -1, keepdim=True)
+            o[head] = (torch.exp(scores.sub_(stats[head])) @ v.float()).to(o.dtype)
+    made["do"] = torch.empty_like(made["o"]).normal_()
+    return made | {f"d{name}": torch.empty_like(made[name]) for name in "qkv"}
+
+
+def _heads(p: dict[str, Any], s: Buffers) -> Any:
+    """For each entry of the batch: (q, k, v, which scores are seen) of each query head."""
+    rows = torch.arange(p["s"], device=kinds.DEVICE)[:, None]
+    keep = is_seen(p, rows, rows.T, s) if p["causal"] else None
+    for q, k, v in zip(s["q"], s["k"], s["v"], strict=True):
+        yield ((q[i], k[i // p["groups"]], v[i // p["groups"]], keep) for i in range(p["h"]))
+
+
+def _scores(p: dict[str, Any], q: Any, k: Any, keep: Any) -> Any:
+    scores = q @ k.mT * p["d"] ** -0.5
+    return scores if keep is None else scores.masked_fill_(~keep, float("-inf"))
+
+
+def _exact(p: dict[str, Any], s: Buffers) -> Buffers:
+    """In float64, a head after the other."""
+    made = {f"d{name}": torch.zeros_like(s[name], dtype=torch.float64) for name in "qkv"}
+    for i, parts in enumerate(_heads(p, s)):
+        for head, (q, k, v, keep) in enumerate(parts):
+            q, k, v = q.double(), k.double(), v.double()
+            o, do = s["o"][i, head].double(), s["do"][i, head].double()
+            weights = torch.exp(_scores(p, q, k, keep).sub_(s["stats"][i, head].double()))
+            own = head // p["groups"]
+            made["dv"][i, own] += weights.mT @ do
+            weights *= do @ v.mT - (do * o).sum(-1, keepdim=True)
+            made["dq"][i, head] = weights @ k * p["d"] ** -0.5
+            made["dk"][i, own] += weights.mT @ q * p["d"] ** -0.5
+    return made
