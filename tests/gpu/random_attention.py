@@ -6,7 +6,8 @@ A seed is a graph, an engine, knobs and inputs.  Of eight seeds three are of 16 
 `sdpa_fwd_sm90`, two of 16 bits through `sdpa_sm80`, two of fp8 through the one and one of fp8
 through the other: "hopper", "any", "fp8" and "any-fp8".  Of those of 16 bits one in four has large
 scores and many keys in place of a little of everything (`tests/random_large_attention.py`):
-"hopper-large" and "any-large".  With `--only` all seeds are of one kind.
+"hopper-large" and "any-large".  With `--only` all seeds are of one kind; `--only gradient` is of
+gradients, through `sdpa_bwd_sm90`.
 
 Each process draws, compiles, runs twice and compares; one that dies, or takes longer than the
 watchdog allows, is a failure of its seed, and another takes its place.  SIGTERM and SIGINT end the
@@ -47,6 +48,7 @@ KINDS = {
     "any-fp8": Kind("sdpa_sm80", "sm_90a", is_fp8=True),
     "hopper-large": Kind("sdpa_fwd_sm90", "sm_90a", is_large=True),
     "any-large": Kind("sdpa_sm80", is_large=True),
+    "gradient": Kind("sdpa_bwd_sm90", "sm_90a"),
 }
 # Of a seed's remainder.  Of those of 16 bits one in four is of large scores, which is one in six.
 TURNS = ("hopper", "any", "hopper", "fp8", "hopper", "any", "any-fp8", "fp8")
@@ -68,6 +70,7 @@ def kind_of(seed, only=""):
 
 def work(options):
     """Runs the seeds that stdin names, a line each, and answers each with a line."""
+    from tests import checked_gradient
     from tests.checked_attention import run
     from tests.support import machine
 
@@ -82,7 +85,10 @@ def work(options):
         drawn = {"is_fp8": kind.is_fp8, "is_large": kind.is_large}
         error, is_lost = None, False
         try:
-            run(kind.engine, seed, most, options.heads, kind.target, **drawn)
+            if kind.engine == checked_gradient.ENGINE:
+                checked_gradient.run_seed(seed, most, options.heads)
+            else:
+                run(kind.engine, seed, most, options.heads, kind.target, **drawn)
         except AssertionError as wrong:
             error = f"{' '.join(str(wrong).split()) or 'an assertion'}"[:600]
         except Exception as wrong:  # the context may be lost with it

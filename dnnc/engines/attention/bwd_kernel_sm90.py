@@ -238,7 +238,7 @@ class GradientEmitter:
             self.kernel, self.parts, self.schedule, self.thread, self.own, self.types
         )
         self._describe()
-        zeros = [ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2)
+        zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
         state = self._each_head([*Cursor().values, ops.const(0), *zeros], self._attend)
@@ -315,6 +315,7 @@ class GradientEmitter:
             sums, e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
         )
         self._put_gradients(gradients, buffer)
+        weights = wgmma.settled(weights)
         dv = self._add(self.vo, t.width, dv, weights, ops.add(self.do_turned_, do), self.do_turned)
         self._meet(_BOTH, 0, CONSUMERS * wgmma.WARPGROUP_THREADS)
         dq = self._of_gradients(buffer)

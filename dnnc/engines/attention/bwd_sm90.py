@@ -43,13 +43,14 @@ from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import GradientTiling
 from .operands import Operand
 
-_QUERIES = (64, 128)
+_QUERIES = (128, 64, 96)
 _STAGES = (2, 1)
 _TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
-_RATE_SHARE = {64: 0.62, 128: 0.7}  # of the tensor cores' rate, by the larger of D and Dv
+_QUERIES_SHARES = {64: 0.87, 96: 0.96, 128: 1.0}  # of the rate, of queries a step
+_RATE_SHARE = {64: 0.62, 128: 0.8}  # of the tensor cores' rate, by the larger of D and Dv
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,8 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        # More queries a step share more, also where a few registers spill beside them.
-        for queries in reversed(_QUERIES):
-            found: list[Knobs] = [{"TILE_M": queries, "STAGES": stages} for stages in _STAGES]
-            if fit := [knobs for knobs in found if not self.legal(knobs, fusion, target)]:
-                return fit[:1]
-        return []
+        found = [{"TILE_M": m, "STAGES": n} for m in _QUERIES for n in _STAGES]
+        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
@@ -119,7 +116,7 @@ class SdpaBwdSm90Engine(Engine):
         flops = 2 * knobs["TILE_M"] * 128 * (3 * depth + 2 * width)
         share = _RATE_SHARE[64 if max(depth, width) <= 64 else 128]
         share *= 1.0 if knobs["STAGES"] > 1 else 0.7
-        share *= 1.0 if knobs["TILE_M"] == 128 or max(depth, width) > 64 else 0.9
+        share *= _QUERIES_SHARES[knobs["TILE_M"]]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         waves = -(-tiles // target.sm_count)
         seconds = waves * (steps * flops / rate + 3.7e-6)

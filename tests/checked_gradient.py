@@ -1,0 +1,109 @@
+"""Attention's gradient by engine sdpa_bwd_sm90, against float64: one case, or one of a seed."""
+
+from random import Random
+
+import numpy as np
+
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from tests.attention_gradients import inputs_of, operands_of
+from tests.dialect.attention_gradient_examples import forward, gradient
+from tests.support import machine
+from tests.support.compare import relative_error
+
+ENGINE, TARGET = "sdpa_bwd_sm90", "sm_90a"
+# P and dS are rounded to 16 bits before the products, and results after them.
+BOUNDS = {dtypes.bf16: 2.0**-7, dtypes.f16: 2.0**-10}
+SMALLEST = 1e-2  # that the norm of a result counts as: rows that see one key have no dS
+
+
+def run(arguments, io, known=None, smallest=SMALLEST, **dims):
+    """(results, exact results by name) of the engine's three kernels, compared.
+
+    known: operands that are not random.  smallest: see `relative_error`.
+    """
+    graph = gradient(arguments, io=io, **dims)()
+    op = graph.graph.finalize().ops[-1]
+    other = forward(arguments, **dims)().graph.finalize().ops[-1]
+    given = operands_of(op, other, machine.current().seed, **(known or {}))
+    # O and statistics are those of the operands as they are stored.
+    rounded = {**given, **_as_stored(op, given)}
+    rounded = {name: x for name, x in rounded.items() if name not in ("o", "stats")}
+    given = operands_of(op, other, machine.current().seed, **rounded)
+    plan = compile_graph(graph.graph, TARGET)
+    (program,) = plan.programs
+    assert [fusion.engine for fusion in program.fusions] == [ENGINE]
+    assert len(program.kernels) <= 3
+    exact = op.computed({**given, **_as_stored(op, given)}, {})
+    inputs = inputs_of(op, given)
+    stored = {t.uid: np.asarray(inputs[t.uid]).astype(t.type.numpy) for t in graph.graph.inputs}
+    made = machine.current().run(plan, stored)
+    found = {}
+    for field, tensor in op.tensors("result"):
+        actual = np.asarray(made[tensor.uid], np.float64)
+        assert np.isfinite(actual).all(), field.name
+        error = relative_error(actual, exact[field.name], smallest)
+        assert error < BOUNDS[io], f"relative error {error:.3g} of {field.name}"
+        found[field.name] = actual
+    return found, exact
+
+
+def _as_stored(op, given):
+    """Operands in memory, rounded to their types, in float64."""
+    return {
+        field.name: np.asarray(given[field.name]).astype(tensor.type.numpy).astype(np.float64)
+        for field, tensor in op.tensors("operand")
+        if tensor.value is None and tensor.type.is_float
+    }
+
+
+def run_seed(seed, most=300, heads=6):
+    """A random case; most: rows and keys."""
+    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads)
+    run(arguments, io, **dims)
+
+
+def draw(random, most, most_heads):
+    """(arguments of the call, a function of a graph; type; dims of the operands)."""
+    heads = random.randint(1, most_heads)
+    batch, rows, columns = random.randint(1, 3), random.randint(1, most), random.randint(2, most)
+    depths = (8, 24, 64, 64, 72, 96, 128, 128)
+    depth = random.choice(depths)
+    dims = {
+        "batch": batch,
+        "heads": heads,
+        "kv_heads": random.choice([n for n in range(1, heads + 1) if heads % n == 0]),
+        "rows": rows,
+        "columns": random.choice([rows, columns]) if rows > 1 else columns,
+        "depth": depth,
+        "value_depth": random.choice([depth, random.choice(depths)]),
+    }
+    has = {
+        name: random.random() < 0.3
+        for name in ("left", "right", "end", "alibi", "bias", "log2", "negative")
+    }
+    bias = [random.choice([1, n]) for n in (batch, heads, rows, dims["columns"])]
+    dropout = random.choice(["none", "none", "none", "drawn", "given"])
+    mask = [random.choice([1, n]) for n in (batch, heads, rows, dims["columns"])]
+    left, right = random.randint(1, most), random.randint(0, 3)
+
+    def arguments(g):
+        given = {"stats_use_log2": has["log2"]}
+        given["attn_scale"] = -0.3 if has["negative"] else depth**-0.5
+        if has["left"]:
+            given["diagonal_band_left_bound"] = left
+        if has["right"] or has["alibi"]:
+            given["diagonal_band_right_bound"] = 0 if has["alibi"] else right
+        if has["end"]:
+            given["diagonal_alignment"] = "BOTTOM_RIGHT"
+        given["use_alibi_mask"] = has["alibi"]
+        if has["bias"]:
+            given["bias"] = g.tensor(bias, name="bias")
+        if dropout == "drawn":
+            seed, offset = (g.tensor([1, 1, 1, 1], data_type=dtypes.i64) for _ in range(2))
+            given["dropout"] = (0.25, seed, offset)
+        if dropout == "given":
+            given["dropout"] = (g.tensor(mask, name="mask"), g.tensor([1, 1, 1, 1], name="kept"))
+        return given
+
+    return arguments, random.choice([dtypes.f16, dtypes.bf16]), dims
