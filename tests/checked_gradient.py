@@ -27,7 +27,7 @@ def run(arguments, io, known=None, smallest=SMALLEST, **dims):
     other = forward(arguments, **dims)().graph.finalize().ops[-1]
     given = operands_of(op, other, machine.current().seed, **(known or {}))
     # O and statistics are those of the operands as they are stored.
-    rounded = {**given, **_as_stored(op, given)}
+    rounded = _as_stored(op, given)
     rounded = {name: x for name, x in rounded.items() if name not in ("o", "stats")}
     given = operands_of(op, other, machine.current().seed, **rounded)
     plan = compile_graph(graph.graph, TARGET)

@@ -43,13 +43,14 @@ from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import GradientTiling
 from .operands import Operand
 
-_QUERIES = (128, 64, 96)
+_QUERIES = (128, 64, 96, 48, 32)
 _STAGES = (2, 1)
+_COLUMNS = 16  # of dQ', that `stmatrix` transposes together
 _TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
-_QUERIES_SHARES = {64: 0.87, 96: 0.96, 128: 1.0}  # of the rate, of queries a step
+_QUERIES_SHARES = {32: 0.6, 48: 0.75, 64: 0.87, 96: 0.96, 128: 1.0}  # of the rate, of queries a step
 _RATE_SHARE = {64: 0.62, 128: 0.8}  # of the tensor cores' rate, by the larger of D and Dv
 
 
@@ -96,14 +97,20 @@ class SdpaBwdSm90Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         tiling = _tiling(knobs, *_head_of(gradient_of(fusion)))
         reasons: list[Reason] = []
+        if tiling.dq_columns % _COLUMNS:
+            what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
+            reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
         if tiling.sums > _MOST_SUMS:
             what = f"{tiling.sums} registers of sums and weights"
             reasons.append(knob_reason(what, f"at most {_MOST_SUMS}"))
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        found = [{"TILE_M": m, "STAGES": n} for m in _QUERIES for n in _STAGES]
-        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+        found: list[Knobs] = []
+        for queries in _QUERIES:
+            of_stages = [{"TILE_M": queries, "STAGES": stages} for stages in _STAGES]
+            found += [k for k in of_stages if not self.legal(k, fusion, target)][:1]
+        return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
