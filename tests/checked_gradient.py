@@ -6,6 +6,7 @@ import numpy as np
 
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
+from dnnc.options import DEFAULTS, Options
 from tests.attention_gradients import inputs_of, operands_of
 from tests.dialect.attention_gradient_examples import forward, gradient
 from tests.support import machine
@@ -17,7 +18,7 @@ BOUNDS = {dtypes.bf16: 2.0**-7, dtypes.f16: 2.0**-10}
 SMALLEST = 1e-2  # that the norm of a result counts as: rows that see one key have no dS
 
 
-def run(arguments, io, known=None, smallest=SMALLEST, **dims):
+def run(arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, **dims):
     """(results, exact results by name) of the engine's three kernels, compared.
 
     known: operands that are not random.  smallest: see `relative_error`.
@@ -30,7 +31,7 @@ def run(arguments, io, known=None, smallest=SMALLEST, **dims):
     rounded = _as_stored(op, given)
     rounded = {name: x for name, x in rounded.items() if name not in ("o", "stats")}
     given = operands_of(op, other, machine.current().seed, **rounded)
-    plan = compile_graph(graph.graph, TARGET)
+    plan = compile_graph(graph.graph, TARGET, options)
     (program,) = plan.programs
     assert [fusion.engine for fusion in program.fusions] == [ENGINE]
     assert len(program.kernels) <= 3
@@ -58,9 +59,9 @@ def _as_stored(op, given):
 
 
 def run_seed(seed, most=300, heads=6):
-    """A random case; most: rows and keys."""
+    """A random case, by the engine whether its kernels spill or not; most: rows and keys."""
     arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads)
-    run(arguments, io, **dims)
+    run(arguments, io, options=Options(engine=ENGINE), **dims)
 
 
 def draw(random, most, most_heads):
