@@ -52,7 +52,8 @@ class GraphIndex:
         def is_stored(tensor: Tensor) -> bool:
             return not tensor.is_virtual or any(r not in own for r in self.readers.get(tensor, ()))
 
-        return Fusion(0, tuple(ops), tuple(t for op in ops for t in op.results if is_stored(t)))
+        outputs = tuple(t for op in ops for t in op.results if is_stored(t))
+        return Fusion(0, tuple(ops), outputs, self.graph.must_repeat)
 
 
 class Overlapping:
@@ -88,7 +89,7 @@ class Overlapping:
         ops = self.groups[place]
         results = (t for op in ops for t in op.results if min(self._makers[t]) == place)
         outputs = tuple(t for t in results if not t.is_virtual or self.is_read(t))
-        return Fusion(place, tuple(ops), outputs)
+        return Fusion(place, tuple(ops), outputs, self.index.graph.must_repeat)
 
 
 def made_by(group: Sequence[Op]) -> list[Tensor]:

@@ -20,11 +20,13 @@ class Fusion:
 
     index: its place in the partition, from 0.  ops: in topological order.
     outputs: tensors that it writes to memory: the graph's, and those that later fusions read.
+    must_repeat: whether its results must have the same bits each time, as the graph asks.
     """
 
     index: int
     ops: tuple[Op, ...]
     outputs: tuple[Tensor, ...]
+    must_repeat: bool = False
 
     @cached_property
     def producers(self) -> Mapping[Tensor, Op]:
@@ -188,5 +190,5 @@ def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fu
         results = (t for op in ops for t in op.results if t not in stored)
         outputs = tuple(t for t in results if not t.is_virtual or t in read)
         stored.update(outputs)
-        fusions.append(Fusion(index, ops, outputs))
+        fusions.append(Fusion(index, ops, outputs, graph.must_repeat))
     return tuple(fusions)

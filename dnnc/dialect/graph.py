@@ -164,6 +164,11 @@ class OperationGraph:
         live = set(self.live_ops)
         return [(op, [part for part in parts if part in live]) for op, parts in self._composites]
 
+    @property
+    def must_repeat(self) -> bool:
+        """Whether an operation asks for results that have the same bits each time."""
+        return any(op.must_repeat for op in self.ops)
+
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
         return (op for op in self.ops if tensor in op.operands)
 

@@ -108,6 +108,7 @@ class Op:
     kind_field: the attribute that titles have ("" = none).
     is_composite: `expand` always replaces it, so that no fusion has it.
     keeps_memory: what its result is depends on how its operand lies in memory.
+    must_repeat: whether its results must have the same bits each time, whatever computes them.
     made_at: the line of the user's program that made it, for errors; None where it is not known.
     scalars: operands of one element, which may have no dims.  takes_rank_0: all tensors may.
     """
@@ -121,6 +122,7 @@ class Op:
     takes_rank_0: ClassVar[bool] = False
     role: str = "anchor"
     keeps_memory: bool = False
+    must_repeat: bool = False
     fields: ClassVar[tuple[Field, ...]] = ()
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
     _present: ClassVar[Mapping[str, Callable[[Any], tuple[Tensor, ...]]]] = {}

@@ -31,8 +31,8 @@ class SdpaBackward(Sdpa):
     draw.  Rows and keys past the lengths, and rows that see no key (stats of minus infinity), get
     and give zeros; no result is NaN because of masks, whatever the operands hold past the lengths.
     P and dS are rounded to the types of dO, K and Q before the products, but not in the reference.
-    use_deterministic_algorithm: the results have the same bits each time.  They have without it,
-    too: kernels add up in one order.
+    use_deterministic_algorithm: the results have the same bits each time.  Without it kernels may
+    add up dQ in any order.
     Source: cuDNN graph API, fused flash attention bprop; the documentation of cudnn-frontend's
     sdpa_backward.
 
@@ -82,6 +82,10 @@ class SdpaBackward(Sdpa):
         if self.sink_token is not None:
             fill_rows(self.dsink_token, self.sink_token.shape, dtypes.f32)
         fill_rows(self.rng_dump, self.score_dims, dtypes.f32)
+
+    @property
+    def must_repeat(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.use_deterministic_algorithm
 
     def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
         for made, model in self._pairs():

@@ -80,6 +80,9 @@ class SdpaBwdSm90Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = target_reasons(self.only_target, target)
+        if fusion.must_repeat:
+            what, supported = "results that repeat", "use_deterministic_algorithm=False"
+            reasons.append(Reason(Status.NOT_SUPPORTED, "determinism", what, supported))
         reasons += _type_reasons(found)
         reasons += _shape_reasons(found) or _layout_reasons(found)
         return tuple(reasons)
