@@ -243,22 +243,29 @@ class ExecutionPlan:
         """
         asked.verify_peers(peers)
         asked.verify_device(device)
+        # What would fail on every machine comes before a driver that is missing on this one.
+        found = self._sizes([NO_BUFFER] * len(self.plan.tensors), sizes)
+        values = self._numbers(numbers or {})
         place = driver.device(device)
         with driver.entered(place):
             loaded = self._load(place)
-            sized = loaded.at(self._sizes([NO_BUFFER] * len(self.plan.tensors), sizes))
-        return self.entry_of(loaded, sized, numbers, peers)
+            sized = loaded.at(found)
+        return self.entry_of(loaded, sized, values, peers)
 
     def entry_of(
         self,
         loaded: Loaded,
         sized: Sized,
-        numbers: Mapping[Any, float | int] | None = None,
+        numbers: Mapping[int, float | int] | None = None,
         peers: Mapping[int, Mapping[int, int]] | None = None,
     ) -> Entry:
-        """The entry of what `sized_for` gives; see `entry`."""
+        """The entry of what `sized_for` gives; see `entry`.
+
+        numbers: by uid, of all by-value tensors; None: their defaults.
+        """
         tensors = [t for t in (*self.inputs, *self.outputs) if not t.is_by_value]
-        return Entry(loaded, sized, tensors, self._numbers(numbers or {}), peers or {})
+        values = self._numbers({}) if numbers is None else numbers
+        return Entry(loaded, sized, tensors, values, peers or {})
 
     def _numbers(self, numbers: Mapping[Any, float | int]) -> dict[int, float | int]:
         """The numbers of by-value tensors by uid."""

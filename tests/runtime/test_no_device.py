@@ -91,6 +91,23 @@ def test_a_good_call_is_told_that_there_is_no_driver(way, monkeypatch):
         assert error_of(WAYS[way], GOOD, workspace, sizes).status is Status.NOT_INITIALIZED
 
 
+@pytest.mark.parametrize(
+    ("sizes", "numbers"),
+    [
+        ({"M": 12, "N": 2}, None), ({"N": 2}, None), (None, None), ({**SIZES, "m": 1}, None),
+        ({**SIZES, "M": "a"}, None), ([1], None), (SIZES, {3: "a"}), (SIZES, {"x": 1.0}),
+        (SIZES, {"nobody": 1.0}), (SIZES, [1]),
+    ],
+)  # fmt: skip
+def test_an_entry_is_told_of_wrong_sizes_and_numbers_first(sizes, numbers, monkeypatch):
+    FakeDriver().install(monkeypatch)
+    wanted = error_of(lambda plan: plan.entry(sizes, numbers=numbers))
+    no_driver(monkeypatch)
+    assert wanted.status is not Status.NOT_INITIALIZED
+    assert str(error_of(lambda plan: plan.entry(sizes, numbers=numbers))) == str(wanted)
+    assert error_of(lambda plan: plan.entry(SIZES)).status is Status.NOT_INITIALIZED
+
+
 def test_a_call_with_arrays(monkeypatch):
     no_driver(monkeypatch)
     plan = load(PLAN)
