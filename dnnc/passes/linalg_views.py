@@ -8,6 +8,7 @@ from typing import Any
 
 from ..dialect.ops import Concatenate
 from ..dialect.ops.views import View, coordinates
+from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import arith, ir, tensor
 from .linalg_index import SizeValues, index_of
@@ -55,23 +56,40 @@ def _extract(value: Any, at: Sequence[Expr], sizes: SizeValues) -> Any:
     return tensor.ExtractOp(value, [sizes.index(expr) for expr in at]).result
 
 
+# What parts of a concatenation have to be multiples of, for fragments that lie in one of them.
+_FRAGMENT = 8
+
+
 def concatenate(low: Lowering, op: Concatenate) -> None:
-    """Selects by the coordinate; the extractions not taken are kept inside their tensors."""
+    """Selects by the coordinate; the extractions not taken are kept inside their tensors.
+
+    Coordinates wrap around where parts are whole fragments, so that a fragment stays consecutive;
+    else they stop at the end.
+    """
     at = coordinates(op.y.shape)
     starts = [Expr.of(0)]
     for source in op.inputs:
         starts.append(starts[-1] + source.shape[op.axis])
     sizes = SizeValues(low, [[*starts], *(source.shape for source in op.inputs)])
     values = [low.value(source) for source in op.inputs]
+    wraps = all(n.constant and n.constant % _FRAGMENT == 0 for n in starts[1:])
+
+    def within(along: Any, source: Tensor, start: Expr) -> Any:
+        """A coordinate along the axis, of an input."""
+        size, first = source.shape[op.axis].constant, start.constant
+        if wraps and size and first is not None:
+            moved = arith.AddIOp(along, index_of(-first % size)).result
+            return arith.RemUIOp(moved, index_of(size)).result
+        offset = arith.SubIOp(along, sizes.index(start)).result
+        last = sizes.index(source.shape[op.axis] - 1)
+        return arith.MaxSIOp(index_of(0), arith.MinSIOp(offset, last).result).result
 
     def body() -> Any:
         along = sizes.index(at[op.axis])
         chosen = None
         parts = zip(op.inputs, starts[:-1], values, strict=True)
         for source, start, whole in reversed(list(parts)):
-            offset = arith.SubIOp(along, sizes.index(start)).result
-            last = sizes.index(source.shape[op.axis] - 1)
-            inside = arith.MaxSIOp(index_of(0), arith.MinSIOp(offset, last).result).result
+            inside = within(along, source, start)
             where = [
                 inside if axis == op.axis else sizes.index(coordinate)
                 for axis, coordinate in enumerate(at)

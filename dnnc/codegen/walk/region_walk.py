@@ -173,8 +173,10 @@ class Walk:
         if op.name in ("arith.index_cast", "arith.cmpi") and isinstance(
             op.operands[0].type, ir.IndexType
         ):
-            numbers = [self._index(operand, values).numbers(width) for operand in op.operands]
-            return self._from_numbers(op, numbers)
+            indices = [self._index(operand, values) for operand in op.operands]
+            if op.name == "arith.cmpi" and _is_below_together(op, *indices, width):
+                indices = [Index.of(index.base) for index in indices]
+            return self._from_numbers(op, [index.numbers(width) for index in indices])
         return self._clone(op, values, width)
 
     def _index(self, value: Any, values: Mapping[Any, Any]) -> Index:
@@ -289,6 +291,17 @@ def _aligned(a: Index, b: Index, width: int) -> tuple[Index, Index]:
     if a.lanes is None and b.lanes is None:
         return a, b
     return idx.spread(a, width), idx.spread(b, width)
+
+
+def _is_below_together(op: Any, a: Index, b: Index, width: int) -> bool:
+    """Whether a < b holds for all elements of a fragment or for none: b is where one may begin."""
+    is_below = ir.IntegerAttr(op.attributes["predicate"]).value == arith.CmpIPredicate.ult
+    return (
+        is_below
+        and a.is_consecutive
+        and b.is_uniform
+        and a.divisor % width == b.divisor % width == 0
+    )
 
 
 def _within_rows(name: str, a: Index, b: Index, width: int) -> Index | None:

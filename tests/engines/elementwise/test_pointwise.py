@@ -246,6 +246,18 @@ def test_concatenate_of_different_sizes():
     check(g)
 
 
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.i8])
+def test_parts_of_whole_fragments_are_read_as_such(io):
+    """Parts of 8 elements and their multiples, each at an offset that is none of its size's; of
+    bytes, a fragment lies in two of them."""
+    g = new_graph(io, target=machine.current().target)
+    parts = [g.tensor([3, n], [n + 16, 1]) for n in (24, 8, 40, 16)]
+    g.identity(g.concatenate(parts, 1)).set_output()
+    plan = check(g)
+    ptx = plan.text(plan.programs[0].modules[0].ptx)
+    assert ("ld.global.nc.v4.b32" in ptx) == (io is dtypes.f16)
+
+
 def test_wide_accesses_are_used():
     g = new_graph()
     g.add(g.tensor([M, 64]), g.tensor([1, 64])).set_output()
