@@ -17,7 +17,16 @@ from ..expr import Bound, Dim, Expr, Size, bound_of, bounded, with_dims
 from ..places import Place, place_of_data
 from . import prior
 from .op import Op
-from .tensor import SIGNED_ORDER, Tensor, is_text, packed_strides, stride_order, symbols_of
+from .tensor import (
+    SIGNED_ORDER,
+    Tensor,
+    is_injective,
+    is_text,
+    packed_strides,
+    stride_order,
+    strides_like,
+    symbols_of,
+)
 
 MAX_OPS = 4096
 
@@ -540,20 +549,4 @@ def separate(tensor: Tensor) -> None:
     dims, strides = tensor.dims, tensor.strides
     if dims is None or strides is None or len(dims) != len(strides):
         return  # `verify` says so
-    if not is_injective(dims, strides):
-        tensor.strides = packed_strides(dims, stride_order(dims, strides))
-
-
-def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
-    """Whether no two elements share a place (True where symbols leave it open)."""
-    reached = 0
-    for axis in reversed(stride_order(dims, strides)):
-        if dims[axis].constant == 1:
-            continue
-        stride, extent = strides[axis].constant, dims[axis].constant
-        if stride is None or extent is None:
-            return True
-        if stride <= reached:
-            return False
-        reached += stride * (extent - 1)
-    return True
+    tensor.strides = strides_like(tensor)

@@ -254,8 +254,7 @@ class Tensor:
     @property
     def repeated_axes(self) -> tuple[int, ...]:
         """The axes along which each element is the same place in memory: those of stride 0."""
-        zeros = [axis for axis, stride in enumerate(self.layout) if stride.constant == 0]
-        return tuple(axis for axis in zeros if self.shape[axis].constant != 1) if zeros else ()
+        return _repeated(self.shape, self.layout)
 
     def is_dense(self) -> bool:
         """Whether its elements fill their span without gaps, in some order of the dims."""
@@ -344,6 +343,11 @@ def _typical(sizes: Sequence[Expr]) -> list[int]:
     return [size.evaluate(middle) for size in sizes]
 
 
+def _repeated(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...]:
+    zeros = [axis for axis, stride in enumerate(strides) if stride.constant == 0]
+    return tuple(axis for axis in zeros if dims[axis].constant != 1) if zeros else ()
+
+
 def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...]:
     """The axes from the largest stride to the smallest, ties in the order given.
 
@@ -361,10 +365,27 @@ def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ..
     return tuple(order)
 
 
+def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
+    """Whether no two elements share a place (True where symbols leave it open)."""
+    if _repeated(dims, strides):
+        return False
+    reached = 0
+    for axis in reversed(stride_order(dims, strides)):
+        if dims[axis].constant == 1:
+            continue
+        stride, extent = strides[axis].constant, dims[axis].constant
+        if stride is None or extent is None:
+            return True
+        if stride <= reached:
+            return False
+        reached += stride * (extent - 1)
+    return True
+
+
 def strides_like(model: Tensor) -> tuple[Expr, ...]:
     """Strides of a result of the model's dims that lies in memory as the model does; packed where
-    several of the model's elements are one place."""
-    if not model.repeated_axes:
+    two of the model's elements share a place."""
+    if is_injective(model.shape, model.layout):
         return model.layout
     return packed_strides(model.shape, stride_order(model.shape, model.layout))
 

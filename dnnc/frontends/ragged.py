@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import dtypes
-from ..dialect.graph import OperationGraph, is_injective
+from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import RaggedLoad, RaggedStore
-from ..dialect.tensor import Tensor, packed_strides, sizes, stride_order, text
+from ..dialect.tensor import Tensor, is_injective, packed_strides, sizes, stride_order, text
 from ..errors import Status
 from ..expr import Expr
 from .graph_tensor import GraphTensor
