@@ -32,7 +32,8 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
-from .kernel_sm90 import SdpaEmitter
+from .block_sm90 import SdpaBlock
+from .kernel_sm90 import emit_attention
 from .kind_sm90 import (
     NARROW,
     PINS,
@@ -239,10 +240,10 @@ class SdpaFwdSm90Engine(Engine):
             counter = output.workspace("tiles", 4)
             output.memset(counter, 4)
         with kernel.body():
-            emitter = SdpaEmitter(kernel, parts, tiling, counter, tables)
-            emitter.emit()
-        blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
-        for place in emitter.parts.outputs.largest:
+            block = SdpaBlock(kernel, parts, tiling, counter, tables)
+            emit_attention(block)
+        blocks = minimum(block.schedule.tiles, device_dim("sm_count"))
+        for place in parts.outputs.largest:
             tensor = region.outputs[place][1]
             output.preset(tensor, 0)
         output.launch(kernel, (blocks, 1, 1))

@@ -1,0 +1,203 @@
+# pyright: basic
+"""Rings, tiles and barriers that the warpgroups of an sdpa_fwd_sm90 block share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.region import AttentionRegion
+from ...codegen.attention.sources import Source
+from ...codegen.hopper import mbarrier, wgmma
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.tile_ring import TileRing
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.tiles.tile_table import TileTable
+from ...mlir import nvvm
+from ...target import WARP_THREADS
+from .number_ranges import Table
+from .packed_schedule import PackedSchedule
+from .schedule import KeyBlocks, QueryTile, Schedule
+from .sources_sm90 import Rows
+from .tile_sm90 import TURNERS, SdpaTiling
+
+
+@dataclass
+class SdpaBlock:
+    """A block: its operands, schedule, and rings in shared memory.
+
+    counter: workspace of the number of tiles that are taken, "" for none.  tables: of the ranges of
+    numbers that masks compare.
+    """
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: SdpaTiling
+    counter: str
+    tables: Sequence[Table] = ()
+
+    def __post_init__(self) -> None:
+        t, heights = self.tiling, {"q": wgmma.M, "k": self.tiling.keys, "v": self.tiling.keys}
+        places = {"q": (0, 0), "k": (0, 1), "v": (1, 1)}
+        sources = {name: self.parts.source(*place) for name, place in places.items()}
+        panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
+        self.operands = {
+            name: Rows(
+                self.kernel, self.parts, source, _axes(source, name == "k"), self.parts.dims[:-2],
+                heights[name], panels[name],
+            )
+            for name, source in sources.items()
+        }  # fmt: skip
+        groups = self.operands["k"].groups
+        share = max([group for group in groups if group], default=1)
+        made = PackedSchedule if t.entries else Schedule
+        self.schedule = made(self.kernel, self.parts, t, share, tables=self.tables)
+
+    def lay_out(self) -> None:
+        """Makes the rings, in the order in which their addresses are computed."""
+        t = self.tiling
+        base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
+        at = partial(smem.byte_pointer, base)
+        self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
+        self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
+        self.raw = self.values  # as TMA brings them
+        if t.turns:
+            self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
+        self.base = base
+        self.warp = nvvm.shfl_sync(
+            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
+            nvvm.ShflKind.idx,
+        )  # fmt: skip
+        self.group = ops.shr(self.warp, 2)
+        self.ring = self._tile_ring(at)
+        if isinstance(self.schedule, PackedSchedule):
+            source = self.parts.source(0, 0)
+            assert source.entries is not None, "packed rows"
+            self.schedule.source = source
+            self.schedule.table = TileTable(self.kernel, at(t.table_offset), source.entries)
+
+    def _tile_ring(self, at: Callable[[int], Any]) -> TileRing | None:
+        t = self.tiling
+        if not t.is_dynamic:
+            return None
+        counter = self.kernel.workspace(self.counter, is_exclusive=False)
+        blocks = nvvm.read_ptx_sreg_nctaid_x()
+        return TileRing.of(at(t.ring_offset), at(t.ring_barriers), counter, blocks)
+
+    def queries_of(self, own: Any) -> Pipeline:
+        """The ring of a consumer warpgroup's queries."""
+        t = self.tiling
+        data = smem.byte_pointer(self.base, ops.mul(own, t.q_stages * t.q_bytes))
+        first = smem.byte_pointer(self.base, t.q_barriers)
+        barriers = smem.byte_pointer(first, ops.mul(own, Pipeline.barrier_bytes(t.q_stages)))
+        return Pipeline.of(data, t.q_bytes, t.q_stages, barriers)
+
+    def begin(self) -> None:
+        """Initialises the barriers, and what all threads read."""
+        t = self.tiling
+        warps = t.consumers * wgmma.WARPGROUP_THREADS // WARP_THREADS
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            self.keys.make(1, warps)
+            self.values.make(TURNERS if t.turns else 1, warps)
+            if t.turns:
+                self.raw.make(1, TURNERS)
+            for own in range(t.consumers):
+                self.queries_of(own).make(1, 1)
+            if self.ring is not None:
+                self.ring.make(warps + (TURNERS if t.turns else 0))
+            mbarrier.make_visible()
+        if isinstance(self.schedule, PackedSchedule):
+            with ops.if_(ops.compare("eq", self.warp, 0)):
+                self.schedule.fill()
+        ops.barrier()
+
+    # ---- tiles
+
+    def each_tile(
+        self, start: Sequence[Any], body: Callable[..., Sequence[Any]], *, takes: bool
+    ) -> None:
+        """body(tile, carried) for the tiles of this block.  takes: whether this thread takes their
+        numbers for the block; others read them, as whole warps."""
+        first, step = ops.block_id(), nvvm.read_ptx_sreg_nctaid_x()
+        if isinstance(self.schedule, PackedSchedule):
+            assert self.schedule.table is not None
+            tiles = self.schedule.table.total()
+            start, body = [ops.const(0), *start], self._in_sequences(body)
+        else:
+            tiles, body = self.kernel.size(self.schedule.tiles), self._in_place(body)
+        if self.ring is None:
+            ops.for_(first, tiles, step, start, body)
+            return
+        ring = self.ring
+
+        def one(carried: Sequence[Any]) -> Sequence[Any]:
+            number, stage, phase, *rest = carried
+            cursor = Cursor(stage, phase)
+            if takes:
+                following, cursor = ring.take(cursor)
+                rest = body(number, rest)
+            else:
+                rest = body(number, rest)
+                following, cursor = ring.read(cursor, is_warp=True)
+                following = nvvm.shfl_sync(
+                    ops.const(-1), following, ops.const(0), ops.const(31), nvvm.ShflKind.idx
+                )
+            return [following, *cursor.values, *rest]
+
+        ops.while_(
+            [ops.value_of(first), *Cursor().values, *start], lambda c: ops.less(c[0], tiles), one
+        )
+
+    def _in_place(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """The body of a loop over tiles in place, which takes a tile's number."""
+        return lambda number, carried: body(self.schedule.place(number), carried)
+
+    def _in_sequences(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """The body of a loop over tiles of sequences, which takes a tile's number and first
+        carries its sequence."""
+
+        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            assert isinstance(self.schedule, PackedSchedule)
+            tile, entry = self.schedule.find(number, carried[0])
+            return [entry, *body(tile, carried[1:])]
+
+        return one
+
+    def blocks(self, tile: QueryTile) -> KeyBlocks:
+        """The blocks of a tile, the last of which is multiplied."""
+        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        return self.schedule.seen(tile, blocks)
+
+    def query_cursor(self, count: Any) -> Cursor:
+        """The slot in the ring of queries of the n-th tile of this block."""
+        return Cursor.at(count, self.tiling.q_stages)
+
+
+def unless(
+    condition: Any,
+    carried: Sequence[Any],
+    then: Callable[[], Sequence[Any]],
+    other: Callable[[], None] = lambda: None,
+) -> Sequence[Any]:
+    """The next carried values: those of `then`, but where a condition holds, what they were.
+
+    other: is done there.  condition: None: never.
+    """
+    if condition is None:
+        return then()
+
+    def stay() -> Sequence[Any]:
+        other()
+        return carried
+
+    return ops.either(condition, [value.type for value in carried], stay, then)
+
+
+def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
+    last, before = source.tensor.rank - 1, source.tensor.rank - 2
+    return (last, before) if source.is_turned == is_turned else (before, last)
