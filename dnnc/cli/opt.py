@@ -30,7 +30,16 @@ def register(app: typer.Typer) -> None:
         "dnnc opt ffn.py -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4},lower-to-linalg'",
         "dnnc opt ffn.mlir -p canonicalize,cse,verify --print-between-passes",
         "dnnc opt invalid.mlir --split-input-file --verify-diagnostics",
+        "dnnc opt --print-irdl",
     )
+
+
+def _print_irdl(is_asked: bool) -> None:
+    if is_asked:
+        from ..dialect import dnn
+
+        console.raw(dnn.definitions())
+        raise typer.Exit()
 
 
 def opt(
@@ -75,6 +84,15 @@ def opt(
             autocompletion=completion.target_names,
         ),
     ] = None,
+    print_irdl: Annotated[
+        bool,
+        typer.Option(
+            "--print-irdl",
+            is_eager=True,
+            callback=_print_irdl,
+            help="Print the dialect in IRDL, which mlir-opt --irdl-file loads, and nothing else.",
+        ),
+    ] = False,
 ) -> None:
     """Runs passes over a module and prints it.
 

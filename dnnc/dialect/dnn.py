@@ -232,6 +232,15 @@ def context() -> Iterator[Any]:
         yield made
 
 
+def definitions() -> str:
+    """The dialect's operations, attributes and types in IRDL, which other MLIR tools load.
+
+    Optional attributes can't be written in it, nor what the verifiers of operations check.
+    """
+    with context():
+        return Dnn._definitions
+
+
 # ---- types
 
 

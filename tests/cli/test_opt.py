@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from dnnc import mlir
 from dnnc.cli.diagnostics import Diagnostic, differences, expected_in
 
 from .commands import FFN, dnnc, error_of
@@ -145,3 +146,22 @@ def test_where_expected_errors_are():
 def test_differences(expected, actual, wrong):
     found = differences([Diagnostic(*e) for e in expected], [Diagnostic(*a) for a in actual])
     assert [" ".join(d.text.split()[:2]).rstrip(":") for d in found] == wrong
+
+
+def test_the_dialect_in_irdl_loads_elsewhere():
+    """Where nothing else knows the dialect, a text parses, and operands are counted."""
+    said = dnnc("opt", "--print-irdl")
+    assert said.exit_code == 0
+    square = "tensor<4x4xf32, #dnn.layout<affine_map<() -> (4, 4, 4, 1)>>>"
+    text = f"""
+        func.func @f(%x: {square}, %y: {square}) -> {square} {{
+          %0 = "dnn.matmul"(%x, %y) {{compute_type = f32}} : ({square}, {square}) -> {square}
+          return %0 : {square}
+        }}"""
+    with mlir.context():
+        with pytest.raises(mlir.ir.MLIRError, match="dnn"):
+            mlir.ir.Module.parse(text)
+        mlir._load("dialects.irdl").load_dialects(mlir.ir.Module.parse(said.stdout))
+        assert '"dnn.matmul"(%arg0, %arg1)' in str(mlir.ir.Module.parse(text))
+        with pytest.raises(mlir.ir.MLIRError, match="expects exactly 2 operands"):
+            mlir.ir.Module.parse(text.replace("%x, %y)", "%x)").replace(f"({square}, ", "("))
