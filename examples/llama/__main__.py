@@ -2,6 +2,7 @@
 
     python -m examples.llama build         # any machine
     python -m examples.llama run           # one with a GPU
+    python -m examples.llama train         # the same, and PyTorch
 
 Prefill of whole prompts, and decode of a new token for each of several sequences, whose earlier
 keys and values lie in a paged cache.  Weights, tokens and the cache come from a seed.  `run` checks
@@ -12,6 +13,8 @@ a GPU, the model `small` runs in the interpreter:
     python -m examples.llama build --model small --prefill 1x32 --decode 3x48 --block 16 \\
         --bundle build/small.dnnplan
     python -m examples.llama run --interpreted --bundle build/small.dnnplan
+
+`train` is PyTorch around `dnnc.torch.sdpa`: losses and gradients beside torch's own attention.
 """
 
 from __future__ import annotations
@@ -69,6 +72,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=0, help="of all numbers (%(default)s)")
     run.add_argument("--no-check", action="store_true", help="time only")
     run.add_argument("--no-times", action="store_true", help="check only")
+    what = "trains two layers in PyTorch, whose attention is dnnc's, beside torch's own"
+    train = commands.add_parser("train", help=what, description=what)
+    train.add_argument("--model", choices=("small", "llama3-8b"), default="small")
+    train.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="(%(default)s)")
+    train.add_argument("--batch", type=_positive, default=2, help="rows of tokens (%(default)s)")
+    train.add_argument("--tokens", type=_positive, default=128, help="of a row (%(default)s)")
+    train.add_argument("--steps", type=_positive, default=5, help="(%(default)s)")
+    train.add_argument("--seed", type=int, default=0, help="of all numbers (%(default)s)")
     return made
 
 
@@ -105,6 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             build(phases(given), given.target, given.bundle, given.jobs, given.no_cache)
             return 0
+        if given.command == "train":
+            from .train_command import train
+
+            sizes = (given.batch, given.tokens, given.steps)
+            return 0 if train(given.model, given.device, *sizes, given.seed) else 1
         from .run_command import run
 
         wanted = {"is_interpreted": given.interpreted, "is_checked": not given.no_check,
