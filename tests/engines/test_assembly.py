@@ -141,6 +141,19 @@ def channels_last(g, n, h, w, c):
     return g.tensor([n, c, h, w], [h * w * c, 1, w * c, c])
 
 
+def filter_gradient(accumulates=False, c=128, size=28):
+    def build():
+        g = matmul_graph(dtypes.f16)
+        image, dy = (channels_last(g, IMAGES, size, size, n) for n in (c, 256))
+        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, c, 3, 3])
+        if accumulates:
+            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, c))
+        dw.set_output()
+        return g
+
+    return build
+
+
 POOL = ([1, 1], [1, 1], [2, 2], [3, 3])
 
 
@@ -282,6 +295,7 @@ CASES = {
         depthwise(3, "BFLOAT16", 16, 29),
         {"TILE_ROWS": 4, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 2},
     ),
+    "conv_wgrad": ("conv_wgrad_sm80", filter_gradient(), {"TILE_M": 128, "TILE_N": 128}),
     "attention": (
         "sdpa_sm80",
         attention((B, 16), (B, 16), M, graphs.causal),
@@ -642,19 +656,6 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     main = plan.programs[0].kernels[0]
     assert main.threads == (256 if rows == 64 else 384)
     assert main.registers <= {256: 255, 384: 168}[main.threads]
-
-
-def filter_gradient(accumulates=False, c=128, size=28):
-    def build():
-        g = matmul_graph(dtypes.f16)
-        image, dy = (channels_last(g, IMAGES, size, size, n) for n in (c, 256))
-        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, c, 3, 3])
-        if accumulates:
-            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, c))
-        dw.set_output()
-        return g
-
-    return build
 
 
 # Name -> (rows and columns of the tile, graph, other knobs).

@@ -24,7 +24,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr, ceildiv, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.kernel_sm80 import (
     Matrices,
     anchor_call,
@@ -61,14 +61,14 @@ _BLOCKS = 2  # of an SM, that parts are made to fill
 
 
 @dataclass(frozen=True)
-class ConvWgradSm80Engine:
+class ConvWgradSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_wgrad_sm80"
     index: int = 20
     families: tuple[str, ...] = ("convolution gradient",)
     only_target: str = ""
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
     support: tuple[str, ...] = (
         "one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums in f32; "
         "channels of a group even, or any number in one group; X and DY that are not channels "

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from ...codegen.hopper import im2col, tma
 from ...codegen.hopper.cluster import residents
+from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes
@@ -29,6 +30,7 @@ from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
 from ..product.matmul_sm90 import RATE_OF
+from ..product.matrices_sm90 import Matrices
 from ..product.pattern import knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
@@ -52,6 +54,7 @@ from .wgrad_knobs_sm90 import (
     PARTS,
     ROWS,
     fitting_parts,
+    is_streamable,
     pixel_candidates,
     pixel_reasons,
     pixel_sizes,
@@ -78,6 +81,9 @@ _TILES = (
 )  # fmt: skip
 
 
+_PLAIN = {"STREAM_K": 0, "TILE_ROWS": 0, "TILE_COLS": 0}
+
+
 @dataclass(frozen=True)
 class ConvWgradSm90Engine(Engine):
     """See the file's docstring."""
@@ -86,7 +92,7 @@ class ConvWgradSm90Engine(Engine):
     index: int = 19
     families: tuple[str, ...] = ("convolution gradient",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
         "in f32; channels of a group multiples of 8, or any number in one group; X and DY that are "
@@ -125,6 +131,7 @@ class ConvWgradSm90Engine(Engine):
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other columns, which share DY"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
         Knob("SPLIT_K_BUF", PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
         Knob(
             "TILE_ROWS",
             (0, *ROWS),
@@ -154,6 +161,9 @@ class ConvWgradSm90Engine(Engine):
             return (knob_reason(what, f"up to {least}"),)
         if reasons := _spill_reasons(knobs):
             return reasons
+        if knobs["STREAM_K"] and has_sums(shape, knobs):
+            what = "STREAM_K=1 with sums in the workspace"
+            return (knob_reason(what, "SPLIT_K_BUF=1, channels of a group a multiple of 64"),)
         facts = facts_of(fusion, has_sums(shape, knobs))
         return illegal_reasons(knobs, facts, target)
 
@@ -171,11 +181,13 @@ class ConvWgradSm90Engine(Engine):
                 found += [
                     made
                     for parts in fitting_parts(work, knobs, target)
-                    if (made := {**own, "SPLIT_K_BUF": parts, "TILE_ROWS": 0, "TILE_COLS": 0})
+                    if (made := {**own, **_PLAIN, "SPLIT_K_BUF": parts})
                     and not _spill_reasons(made)
                     and has_sums(shape, made) == parts_apart
                     and steps_of(shape, parts).bounds()[0] >= knobs["SPLIT_K_SLC"]
                 ]
+                if not parts_apart and is_streamable(work, knobs, target):
+                    found.append({**own, **_PLAIN, "SPLIT_K_BUF": 1, "STREAM_K": 1})
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
@@ -194,6 +206,7 @@ class ConvWgradSm90Engine(Engine):
             parts_of(knobs),
             has_sums(shape, knobs),
             facts.is_direct[0],
+            bool(knobs["STREAM_K"]),
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,
@@ -231,8 +244,11 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     tiling, parts = Tiling.of(tile, instruction_of(region, swaps=True)), parts_of(knobs)
     (call,) = [op for op in region.operations if op.name == "func.call"]
 
+    def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
+        return wgrad_matrices(kernel, region, tiling, parts)
+
     def kernel(region: Region) -> None:
-        emit_product(region, tiling, output, lambda *of: wgrad_matrices(*of, parts))
+        emit_product(region, tiling, output, matrices)
 
     if not has_sums(shape_of_call(region, call), knobs):
         kernel(region)

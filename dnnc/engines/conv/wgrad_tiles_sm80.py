@@ -5,9 +5,10 @@
     B  [pixels, taps * channels]       gathered from X: a thread's rows are channels of a tap
 
 k counts through the pixels of a part.  Both lie with their rows, not k, contiguous in shared
-memory, [k][row], and `ldmatrix` transposes them.  A thread's columns are the same in every step, so that a
-tap and a channel are found once a tile; the pixels are others each time, and are taken apart into
-image and place.  Channels of a tap are in whole groups of eight, those past the last one zeros.
+memory, [k][row], and `ldmatrix` transposes them.  A thread's columns are the same in every step,
+so that a tap and a channel are found once a tile; the pixels are others each time, and are taken
+apart into image and place.  Channels of a tap are in whole groups of eight, those past the last
+one zeros.
 """
 
 from __future__ import annotations
