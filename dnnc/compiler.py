@@ -35,7 +35,7 @@ from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .expr import bounds_of
 from .mlir import ir
 from .options import DEFAULTS, Options
-from .passes import unchanged
+from .passes import stages, unchanged
 from .passes.lower_to_nvvm import isolated
 from .plan import arguments, codec, consistency
 from .plan.plan import (
@@ -131,36 +131,10 @@ def resume(text: str, target: Target | None = None) -> Compilation:
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
         attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)
-    stage = "ptx" if any(codes) else stage_of(module)
+    stage = "ptx" if any(codes) else stages.stage_of(module)
     unchanged.verify(module, stage)
     named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
     return Compilation(named, stage, module, codes)
-
-
-def stage_of(module: Any) -> str:
-    """Which stage a module is at, by what it holds."""
-    operations = [op.operation for op in module.body.operations]
-    names = {op.name for op in operations}
-    if "gpu.module" in names:
-        kernels = [op for op in operations if op.name == "gpu.module"]
-        dialects = {name.split(".")[0] for op in kernels for name in _names_inside(op)}
-        return "nvvm" if dialects <= {"llvm", "nvvm", "gpu"} else "kernel"
-    fusions = list(structure.fusion_functions(module))
-    if not fusions:
-        return "graph"
-    inside = {name for function in fusions for name in _names_inside(function.operation)}
-    has_ops = any(name.startswith("dnn.") and name != "dnn.size" for name in inside)
-    return "fused" if has_ops else "linalg"
-
-
-def _names_inside(operation: Any) -> set[str]:
-    found: set[str] = set()
-    for region in operation.regions:
-        for block in region.blocks:
-            for op in block.operations:
-                found.add(op.operation.name)
-                found |= _names_inside(op.operation)
-    return found
 
 
 def advance(

@@ -11,7 +11,7 @@ import dnnc
 from dnnc import compiler, dtypes, mlir, passes, worker
 from dnnc.codegen import nvptx
 from dnnc.compiler import TEXT_STAGES, compile_graph
-from dnnc.dialect import dnn
+from dnnc.dialect import dnn, structure
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
@@ -163,9 +163,9 @@ def test_passes_of_ours_and_upstreams_mix():
         ("fuse{partition=7}", "partition '7'"),
         ("fuse,select-engine{choices=nobody}", "engine 'nobody'"),
         ("fuse,select-engine{choices=fallback:LOAD_SIZE=3}", "LOAD_SIZE=3"),
-        ("lower-to-kernels,assign-workspace", "no fusions"),
-        ("fuse,lower-to-kernels", "select-engine"),
-        ("fuse,select-engine,tile", "lower-to-linalg first"),
+        ("lower-to-kernels", "at stage graph; accepted: one at stage linalg, as lower-to-linalg"),
+        ("fuse,select-engine,tile", "a module at stage fused; accepted: one at stage linalg"),
+        ("fuse,fuse", "a module at stage fused; accepted: one at stage graph$"),
         ("fuse,select-engine,lower-to-linalg,lower-to-kernels", "tile first"),
     ],
 )
@@ -174,6 +174,23 @@ def test_bad_pipelines_are_named(pipeline, what):
         work = compiler.start(ffn().graph, of("sm_80"))
         with pytest.raises(DnncError, match=what):
             passes.run(work.module, passes.parse_pipeline(pipeline))
+
+
+class Strange(passes.Tile):
+    """A pass that leaves what its stage does not hold."""
+
+    def run(self, module):
+        super().run(module)
+        (function,) = structure.fusion_functions(module)
+        function.attributes["dnn.strange"] = mlir.ir.UnitAttr.get()
+
+
+def test_a_pass_that_makes_what_its_stage_does_not_hold_is_named():
+    with dnn.context():
+        work = compiler.advance(compiler.start(ffn().graph, of("sm_80")), "fused")
+        with pytest.raises(DnncError, match=r"pass tile made .* linalg .*dnn\.strange") as caught:
+            passes.run(work.module, [passes.LowerToLinalg(), Strange()])
+    assert caught.value.status is Status.INTERNAL_ERROR_UNEXPECTED_VALUE
 
 
 def test_a_program_without_its_workspace_is_named():

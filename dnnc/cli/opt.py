@@ -179,16 +179,15 @@ def _run_part(
 ) -> tuple[str | None, list[Diagnostic]]:
     """(the module after the passes, None if there were errors; the errors)."""
     from .. import mlir, passes
-    from ..compiler import stage_of
     from ..dialect import dnn
     from ..mlir import ir
-    from ..passes import unchanged
+    from ..passes import stages, unchanged
 
     with dnn.context():
         try:
             module = mlir.parse(text)
             if "dnn.graph" in text:
-                unchanged.verify(module, stage_of(module))
+                unchanged.verify(module, stages.stage_of(module))
             if target is not None:
                 module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
             passes.run(module, steps, after)

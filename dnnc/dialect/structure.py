@@ -109,15 +109,6 @@ def tile_of(function: Any) -> Any:
     return from_attribute(attributes["dnn.tile"])
 
 
-def verify_lowered(function: Any) -> None:
-    """BAD_PARAM where a fusion still holds operations of a graph."""
-    for op in function.entry_block.operations:
-        name = op.operation.name
-        if name.startswith("dnn.") and name != "dnn.size":
-            what = f"@{function.name.value} holds {name}"
-            raise DnncError(Status.BAD_PARAM, what, "lower-to-linalg first")
-
-
 def emit_size(size: Expr, symbols: Sequence[str]) -> Any:
     """A size expression as an index value: a constant, or `dnn.size`."""
     from ..mlir import arith

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import mlir
 from ..errors import DnncError, Status
+from . import stages
 from .assign_workspace import AssignWorkspace
 from .canonicalize import Canonicalize
 from .fuse import Fuse
@@ -55,18 +56,45 @@ def run(
 ) -> None:
     """Runs passes over a module that is verified before and after each; `after` sees it.
 
-    is_verified: the module comes as another pass, or `mlir.parse`, left it.
+    Before and after one of ours, the module holds what the stage may hold that the pass takes, and
+    makes.  is_verified: the module comes as another of our passes left it.
     """
     if not is_verified:
         _verified(module, "its input")
+    first = steps[0] if steps else ""
+    at = first.takes if is_verified and isinstance(first, Pass) else ""  # "": yet to be found out
     for step in steps:
         if isinstance(step, Pass):
+            if step.takes and step.takes != at:
+                _verify_taken(module, step)
             _run_ours(module, step)
+            name, at = step.name, step.makes or at
         else:
             _run_upstream(module, step)
-        name = step.name if isinstance(step, Pass) else step
+            name, at = step, ""
         _verified(module, name)
+        if isinstance(step, Pass) and step.makes:
+            _verify_made(module, step)
         after(name, module)
+
+
+def _verify_taken(module: Any, step: Pass) -> None:
+    at = stages.stage_of(module)
+    if at != step.takes:
+        makers = [kind.name for kind in PASSES if kind.takes != kind.makes == step.takes]
+        what = f"pass {step.name}: a module at stage {at}"
+        supported = f"one at stage {step.takes}{''.join(f', as {m} makes it' for m in makers)}"
+        raise DnncError(Status.BAD_PARAM, what, supported, "pass pipeline")
+    stages.verify(module, at)
+
+
+def _verify_made(module: Any, step: Pass) -> None:
+    try:
+        stages.verify(module, step.makes)
+    except DnncError as error:
+        what = f"pass {step.name} made what stage {step.makes} does not hold: {error.what}"
+        status = Status.INTERNAL_ERROR_UNEXPECTED_VALUE
+        raise DnncError(status, what, error.supported, error.where) from error
 
 
 def _run_ours(module: Any, step: Pass) -> None:

@@ -29,6 +29,8 @@ class AssignWorkspace(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "assign-workspace"
+    takes: ClassVar[str] = "kernel"
+    makes: ClassVar[str] = "kernel"
 
     def run(self, module: Any) -> None:
         program = structure.read_program(module)

@@ -21,6 +21,8 @@ class Canonicalize(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "canonicalize-graph"
+    takes: ClassVar[str] = "graph"
+    makes: ClassVar[str] = "graph"
 
     def run(self, module: Any) -> None:
         function = dnn.graph_function(module)

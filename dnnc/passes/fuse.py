@@ -41,6 +41,8 @@ class Fuse(Pass):
     """
 
     name: ClassVar[str] = "fuse"
+    takes: ClassVar[str] = "graph"
+    makes: ClassVar[str] = "fused"
 
     modes: str = " ".join(DEFAULT_MODES)
     partition: str = ""

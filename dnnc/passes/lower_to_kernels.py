@@ -22,7 +22,6 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
-from ..errors import DnncError, Status
 from ..expr import Expr
 from ..mlir import gpu, ir
 from ..plan import codec
@@ -44,6 +43,8 @@ class LowerToKernels(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "lower-to-kernels"
+    takes: ClassVar[str] = "linalg"
+    makes: ClassVar[str] = "kernel"
 
     def run(self, module: Any) -> None:
         target = target_of(module)
@@ -54,12 +55,6 @@ class LowerToKernels(Pass):
         kernels: dict[str, Made] = {}
         suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
-        if not functions:
-            raise DnncError(
-                Status.BAD_PARAM,
-                "the module has no fusions to lower",
-                "fuse, select-engine, lower-to-linalg and tile first",
-            )
         for index, function in enumerate(functions):
             engine_name, knobs = structure.engine_of(function)
             key, uids = key_of(function)

@@ -95,6 +95,8 @@ class LowerToLinalg(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "lower-to-linalg"
+    takes: ClassVar[str] = "fused"
+    makes: ClassVar[str] = "linalg"
 
     def run(self, module: Any) -> None:
         for function in list(structure.fusion_functions(module)):

@@ -30,6 +30,8 @@ class LowerToNvvm(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "lower-to-nvvm"
+    takes: ClassVar[str] = "kernel"
+    makes: ClassVar[str] = "nvvm"
 
     def run(self, module: Any) -> None:
         for op in list(module.body.operations):

@@ -10,11 +10,14 @@ from typing import Any, ClassVar
 class Pass:
     """A pass; its module verifies before and after `run`, not during.
 
-    name: kebab-case, as `dnnc opt -p` spells it.  Fields are the options: text, an integer or a
-    boolean each, with a default.
+    name: kebab-case, as `dnnc opt -p` spells it.  takes, makes: the stages (`stages`) that its
+    module is at before and after it, "" for any; `passes.run` checks both.  Fields are the
+    options: text, an integer or a boolean each, with a default.
     """
 
     name: ClassVar[str] = ""
+    takes: ClassVar[str] = ""
+    makes: ClassVar[str] = ""
 
     def run(self, module: Any) -> None:
         """Rewrites `module` in place, inside the context it was made in."""

@@ -36,6 +36,8 @@ class SelectEngine(Pass):
     """
 
     name: ClassVar[str] = "select-engine"
+    takes: ClassVar[str] = "fused"
+    makes: ClassVar[str] = "fused"
 
     choices: str = ""
     tuning: str = ""

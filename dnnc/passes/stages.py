@@ -191,6 +191,21 @@ SPECS: Mapping[str, Stage] = {
 }
 
 
+def stage_of(module: Any) -> str:
+    """The stage that a module is at, by what it holds; one at ptx is at nvvm without its code."""
+    operations = [op.operation for op in module.body.operations]
+    kernels = [op for op in operations if op.name == "gpu.module"]
+    if kernels:
+        dialects = {op.name.split(".")[0] for kernel in kernels for op in inside_of(kernel)}
+        return "nvvm" if dialects <= {"llvm", "nvvm", "gpu"} else "kernel"
+    fusions = list(structure.fusion_functions(module))
+    if not fusions:
+        return "graph"
+    inside = {op.name for function in fusions for op in inside_of(function.operation)}
+    has_ops = any(name.startswith("dnn.") and name != "dnn.size" for name in inside)
+    return "fused" if has_ops else "linalg"
+
+
 def verify(module: Any, name: str) -> None:
     """BAD_PARAM for what a stage does not hold, by its name and place."""
     spec = SPECS[name]

@@ -26,11 +26,12 @@ class Tile(Pass):
     """The pass; see the file's docstring."""
 
     name: ClassVar[str] = "tile"
+    takes: ClassVar[str] = "linalg"
+    makes: ClassVar[str] = "linalg"
 
     def run(self, module: Any) -> None:
         for function in structure.fusion_functions(module):
             name, knobs = structure.engine_of(function)
-            structure.verify_lowered(function)
             engine = engine_named(name)
             if engine.inlines_anchors:
                 structure.inline_anchors(module, function)
