@@ -25,7 +25,7 @@ from .before_sm90 import beside_bytes, computes, raws_of
 from .beside_sm90 import shape_of_knobs, side_by_side
 from .exits_sm90 import booleans_of, whole_outputs
 from .pattern import NARROW_BYTES, ConvShape, conv_of, shape_of
-from .region_sm90 import panel_steps_of, pixels_move_by_tma, pixels_stored_by_tma
+from .region_sm90 import panel_steps_of, pixels_are_staged, pixels_move_by_tma
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
@@ -69,14 +69,14 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
     """The facts of a fusion that the engine takes; beside: see `beside_of`."""
     op = conv_of(fusion)
     shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
-    steps = shape.taps * shape.panels(row.element_bytes)
+    steps = 1 if shape.spread else shape.taps * shape.panels(row.element_bytes)
     staged, loaded = (
         [
-            tuple(t.type.bits // 8 for t in tensors if moves(t, shape.groups, swaps=swaps))
+            tuple(t.type.bits // 8 for t in tensors if moves(t, shape, swaps=swaps))
             for swaps in (False, True)
         ]
         for tensors, moves in (
-            (whole_outputs(fusion), pixels_stored_by_tma),
+            (whole_outputs(fusion), pixels_are_staged),
             (staged_y_loads(fusion), pixels_move_by_tma),
         )
     )
@@ -112,6 +112,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
         row_bytes=shape.panel_bytes(row.element_bytes),
         groups_beside=beside,
+        has_phases=shape.spread is not None,
     )
 
 
@@ -163,14 +164,17 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
     """The product's sizes, for predictions; beside: see `beside_of`."""
     op = conv_of(fusion)
     shape = replace(shape_of(op), beside=beside)
-    k = shape.depth(shape.panel(conv_row_of(fusion).element_bytes))
+    panel, count = shape.panel(conv_row_of(fusion).element_bytes), shape.groups
+    k = shape.depth(panel)
+    if (spread := shape.spread) is not None:
+        steps = spread.all_taps * shape.padded_channels(panel) + spread.empty_phases * panel
+        k = round(steps / spread.phases)
+        count *= spread.phases
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
     split = split_of(whole_outputs(fusion), shape.k_group)
-    return HopperWork(
-        typical(shape.pixels), shape.k_group, k, shape.groups, moved_bytes, split=split
-    )
+    return HopperWork(typical(shape.pixels), shape.k_group, k, count, moved_bytes, split=split)
 
 
 def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:

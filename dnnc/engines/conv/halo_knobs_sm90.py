@@ -75,6 +75,8 @@ def _refusal(fusion: Fusion) -> str:
     """Why there are no halos; "": there are."""
     facts = conv_facts_of(fusion, 1)
     shape = loaded_shape(fusion)
+    if shape.spread:
+        return "a gradient with a stride"
     if (what := halo_refusal(shape, facts.panel_k)) is not None:
         return what
     if computes(fusion) and (len(raws_of(fusion)) > 1 or not rewrites_in_place(fusion)):

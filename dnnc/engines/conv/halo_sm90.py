@@ -73,7 +73,10 @@ class HaloSpace:
     def axes(self) -> SpaceAxes:
         return SpaceAxes((1,), (0, *range(2, len(self.dims))), {GROUP: 1})
 
-    def is_row(self, row: Any) -> Any:
+    def is_row(self, batch: Batch, row: Any) -> Any:
+        return None
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
         return None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:

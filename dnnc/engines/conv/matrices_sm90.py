@@ -12,10 +12,11 @@ the batch is a group of channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...codegen import ops
 from ...codegen.hopper import tma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.kernel import Kernel
@@ -35,6 +36,7 @@ from .operands_sm90 import GROUP, FilterOperand, PixelOperand
 from .pattern import ConvShape, conv_of_call, pixel_matrix
 from .region_sm90 import REWRITTEN
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
+from .spread import SpreadPlaces
 
 
 def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
@@ -56,9 +58,26 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         _loops(shape),
         (channels, pixels) if tiling.swaps else (pixels, channels),
         Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
-        PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
+        PixelSpace(kernel, dims, shape, tiling.pair, tiling.swaps),
         rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
+        steps_of=_steps_of(shape, tiling),
     )
+
+
+def _steps_of(shape: ConvShape, tiling: Tiling) -> Callable[[Batch], Any] | None:
+    """See `Matrices`: of phases, which meet some of the taps each.  One that meets none has as few
+    as the main loop takes, of zeros."""
+    spread, panels = shape.spread, shape.panels(tiling.row.element_bytes)
+    if spread is None:
+        return None
+
+    def steps_of(batch: Batch) -> Any:
+        phase = spread.chosen(batch)
+        steps, is_empty = ops.mul(phase.taps, panels), phase.is_empty()
+        least = max(1, len(tiling.panel_steps))
+        return steps if is_empty is None else ops.select(is_empty, least, steps)
+
+    return steps_of
 
 
 def _operand(
@@ -122,8 +141,13 @@ def _halo_matrices(
 
 
 def _loops(shape: ConvShape) -> Loops:
-    """Over the groups of channels."""
-    return Loops((Expr.of(shape.groups),), ((GROUP,),) if shape.groups > 1 else ())
+    """Over the phases of the pixels, those of most taps first, and the groups of channels."""
+    groups = ((GROUP,),) if shape.groups > 1 else ()
+    if shape.spread is None:
+        return Loops((Expr.of(shape.groups),), groups)
+    dims = tuple(map(Expr.of, (shape.groups, *shape.spread.counts)))
+    axes = tuple(axis for axis in shape.spread.batch_axes if dims[axis].constant != 1)
+    return Loops(dims, (*((axes,) if axes else ()), *groups))
 
 
 # ---- where the epilogue's elements lie
@@ -139,10 +163,19 @@ class PixelSpace:
 
     kernel: Kernel
     dims: tuple[Expr, ...]
-    groups: int
+    shape: ConvShape
     pair: int
     swaps: bool
     _counted: dict[Any, Group] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        spread = self.shape.spread
+        outputs = self.shape.x.shape[2:]
+        self.places = spread and SpreadPlaces(self.kernel, spread, self.dims, outputs)
+
+    @property
+    def groups(self) -> int:
+        return self.shape.groups
 
     @property
     def pixel_axes(self) -> tuple[int, ...]:
@@ -154,17 +187,35 @@ class PixelSpace:
         rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
         return SpaceAxes(rows, columns, {GROUP: 1})
 
-    def is_row(self, row: Any) -> Any:
-        return None
+    def is_row(self, batch: Batch, row: Any) -> Any:
+        return None if self.swaps else self._is_pixel(batch, row)
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
+        return self._is_pixel(batch, column) if self.swaps else None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
+
+    def _is_pixel(self, batch: Batch, number: Any) -> Any:
+        """Whether the image has a pixel of a phase, i1; None: it has."""
+        if self.places is None or self.places.are_whole:
+            return None
+        pixel = self._pixel(Index(number))
+        numbers = [pixel.part(1 + axis).base for axis in range(len(self.dims) - 2)]
+        return self.places.inside(self.places.spread.chosen(batch), numbers)
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         if self.swaps:
             row, column = column, row
         pixel = self._pixel(row.index())
-        parts = {axis: Part(pixel, i) for i, axis in enumerate(self.pixel_axes)}
+        parts: dict[int, Coordinate] = {
+            axis: Part(pixel, i) for i, axis in enumerate(self.pixel_axes)
+        }
+        if self.places:
+            phase = self.places.spread.chosen(batch)
+            for axis in range(len(self.dims) - 2):
+                own = parts[2 + axis].index()
+                parts[2 + axis] = self.places.place(phase, axis, own)
         if self.groups > 1:
             k_group = self.dims[1].constant
             assert k_group is not None, "channels are a fixed size"
@@ -175,10 +226,15 @@ class PixelSpace:
     def _pixel(self, row: Index) -> Group:
         """A row, to be taken apart into axes where they are needed: once for all that use it."""
         if row.key not in self._counted:
-            extents = tuple(self.dims[axis] for axis in self.pixel_axes)
             width = self.pair if self.swaps else 1
-            self._counted[row.key] = Group(self.kernel, extents, row, width)
+            self._counted[row.key] = Group(self.kernel, self._extents, row, width)
         return self._counted[row.key]
+
+    @property
+    def _extents(self) -> tuple[Expr, ...]:
+        if self.places:
+            return self.shape.counted
+        return tuple(self.dims[axis] for axis in self.pixel_axes)
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         matrix = pixel_matrix(tensor, self.groups)
@@ -186,7 +242,7 @@ class PixelSpace:
         return tma.Box(matrix, (2, 1), (rows, columns) if self.swaps else (columns, rows))
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
-        group = batch[GROUP] if batch else Index.of(0)
+        group = batch[GROUP] if GROUP in batch else Index.of(0)
         if self.swaps:
             row, column = column, row
         return tma.place(box, [group, Index(row), Index(column)])

@@ -31,7 +31,7 @@ GROUP = 0  # the axis of a batch that counts groups of channels
 
 def group_of(batch: Batch) -> Any:
     """The number of a group of channels."""
-    return batch[GROUP].index().base if batch else 0
+    return batch[GROUP].index().base if GROUP in batch else 0
 
 
 def element_of(tensor: Tensor) -> str:
@@ -99,6 +99,11 @@ class TapOperand:
         channels = self.shape.padded_channels(self.panels.k)
         tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
         channel = ops.sub(first_k, ops.mul(tap, channels))
+        if self.shape.spread:  # of no tap, channels past the last one: zeros
+            is_empty = self.shape.spread.chosen(batch).is_empty()
+            if is_empty is not None:
+                end = self.shape.c_group * self.shape.groups
+                channel = ops.select(is_empty, end, channel)
         for offset in range(0, self.share_rows, self.box_rows):
             moved = ops.add(begins, offset)
             there = self._there(batch, first, moved, tap, channel)
@@ -145,7 +150,11 @@ class PixelOperand(TapOperand):
             pixel[-1] = group_of(batch)
         else:
             channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
-        return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+        if self.shape.spread is None:
+            return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+        _, offsets = self.shape.spread.chosen(batch).places(tap)
+        outer = [0] * (len(self.box.windows) - len(offsets))
+        return [channel, *pixel], [*offsets[::-1], *outer]
 
 
 @dataclass
@@ -183,7 +192,8 @@ class FilterOperand(TapOperand):
     def _there(
         self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
     ) -> Sequence[Sequence[Any]]:
-        group, taps = group_of(batch), self._tap(tap)
+        group, spread = group_of(batch), self.shape.spread
+        taps = spread.chosen(batch).places(tap)[0] if spread else self._tap(tap)
         if not self.shape.is_transposed:
             output = ops.add(first, ops.mul(group, self.shape.k_group))
             at = [ops.add(output, moved), channel, *taps]

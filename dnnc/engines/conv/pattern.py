@@ -33,6 +33,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, product
 from ...mlir import ir
+from .spread import AxisSpread, Spread
 
 NARROW_BYTES = 64  # of a panel that has few channels
 
@@ -44,7 +45,9 @@ class ConvShape:
 
     x [N, C, spatial]; fixed channels and filter sizes.  w [K, C / groups, spatial], or where it
     is_transposed, as of a gradient, [C, K / groups, spatial].  apart: all groups.
-    beside: groups that are worked on as one, see `conv.beside_sm90`.
+    beside: groups that are worked on as one, see `conv.beside_sm90`.  spread: of a gradient with
+    strides, the phases of the pixels of Y; windows are then those of all of them, see
+    `AxisSpread.window`, pixels and taps are a phase's, and made are Y's dims.
     """
 
     x: Tensor
@@ -54,6 +57,8 @@ class ConvShape:
     apart: int
     is_transposed: bool = False
     beside: int = 1
+    spread: Spread | None = None
+    made: tuple[Expr, ...] = ()
 
     @staticmethod
     def of(
@@ -77,8 +82,15 @@ class ConvShape:
         groups = _fixed(image[1]) // _fixed(w.shape[1])
         if not is_gradient:
             return ConvShape(x, w, windows, is_turned, groups)
-        windows = tuple(map(window_of_gradient, windows))
-        return ConvShape(x, w, windows, not is_turned, groups, is_transposed=True)
+        if all(window.stride == 1 for window in windows):
+            windows = tuple(map(window_of_gradient, windows))
+            return ConvShape(x, w, windows, not is_turned, groups, is_transposed=True)
+        axes = zip(windows, made[2:], x.shape[2:], strict=True)
+        spread = Spread(tuple(AxisSpread.of(*axis, is_turned=is_turned) for axis in axes))
+        windows = tuple(axis.window for axis in spread.axes)
+        return ConvShape(
+            x, w, windows, False, groups, is_transposed=True, spread=spread, made=tuple(made)
+        )
 
     @property
     def filter_axes(self) -> tuple[int, int]:
@@ -108,6 +120,8 @@ class ConvShape:
 
     @property
     def taps(self) -> int:
+        if self.spread:
+            return self.spread.most_taps
         found = 1
         for window in self.windows:
             found *= window.taps
@@ -122,16 +136,21 @@ class ConvShape:
         return share
 
     @cached_property
+    def counted(self) -> tuple[Expr, ...]:
+        """Images, and pixels of the output along each axis, of a phase."""
+        pairs = zip(self.windows, self.x.shape[2:], strict=True)
+        return (self.x.shape[0], *(window.outputs(extent) for window, extent in pairs))
+
+    @cached_property
     def y(self) -> tuple[Expr, ...]:
         """Dims of the output."""
-        pairs = zip(self.windows, self.x.shape[2:], strict=True)
-        outputs = (window.outputs(extent) for window, extent in pairs)
-        return (self.x.shape[0], Expr.of(self.k), *outputs)
+        images, *outputs = self.counted
+        return self.made or (images, Expr.of(self.k), *outputs)
 
     @cached_property
     def pixels(self) -> Expr:
         """Pixels of the output: rows of the product."""
-        return product((self.y[0], *self.y[2:]))
+        return product(self.counted)
 
     def panel_bytes(self, element_bytes: int) -> int:
         """Bytes of a panel of channels, of elements that are multiplied."""

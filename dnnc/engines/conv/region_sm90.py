@@ -12,7 +12,7 @@ from ...codegen.region import Region, identity_access
 from ...dialect import dnn, structure
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
-from ...expr import Expr, product
+from ...expr import Expr
 from ...mlir import ir
 from ..engine import Knobs
 from ..product.exits import exit_reductions
@@ -30,6 +30,7 @@ from .pattern import ConvShape, conv_of_call, pixel_matrix
 
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
+SCATTERED = "scattered"  # that of one whose pixels of a phase are no matrix
 _MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
 _LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
@@ -52,20 +53,19 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     row = conv_instruction_of(region, swaps=swaps)
     is_computed = calls[0].operands[0] not in region.arguments
     shape = shape_of_knobs(shape, row, knobs, is_computed=is_computed)
-    groups = shape.groups
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple(
-        KEPT if value == calls[0].operands[0] else _output_path(t, dims, groups, swaps=swaps)
+        KEPT if value == calls[0].operands[0] else _output_path(t, dims, shape, swaps=swaps)
         for value, t in region.outputs
     )
     staged = tuple(
         tensor.type.bits // 8
         for (_, tensor), path in zip(region.outputs, outputs, strict=True)
-        if path == "tma"
+        if path in ("tma", SCATTERED)
     )
     exits = exit_reductions(region, outputs)
-    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps), exits)
+    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, shape, swaps=swaps), exits)
     row_bytes = shape.panel_bytes(row.element_bytes)
     operands = _operand_plans(
         (rows, columns), (row_bytes, filter_row_bytes(shape, row)), swaps=swaps
@@ -99,7 +99,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         outputs=outputs,
         staged_bytes=staged,
         loaded_bytes=loaded,
-        pair=_pair(dims, groups, swaps=swaps),
+        pair=_pair(shape, swaps=swaps),
         splits=splits,
         producers=1,
         groups=0,
@@ -261,33 +261,41 @@ def _raw_arguments(region: Region, x: Any, operand: DType) -> list[int]:
     return sorted(found, key=lambda place: tensors[place][1].type.bits != operand.bits)
 
 
-def _output_path(tensor: Tensor, dims: Sequence[Expr], groups: int, *, swaps: bool) -> str:
+def _output_path(tensor: Tensor, dims: Sequence[Expr], shape: ConvShape, *, swaps: bool) -> str:
     """See `Tiling.outputs`."""
     if tensor.shape != tuple(dims):
         return "exit"
     if tensor.type.kind == "b":
         return "bits"
-    return "tma" if pixels_stored_by_tma(tensor, groups, swaps=swaps) else "direct"
+    if not pixels_are_staged(tensor, shape, swaps=swaps):
+        return "direct"
+    return SCATTERED if shape.spread else "tma"
 
 
-def _pair(dims: Sequence[Expr], groups: int, *, swaps: bool) -> int:
+def _pair(shape: ConvShape, *, swaps: bool) -> int:
     """Neighbours along the columns, of Y's dims, that the epilogue works on together."""
-    channels, *pixels = dims[1], dims[0], *dims[2:]
-    size = product(pixels).known_divisor() if swaps else channels.known_divisor() // groups
+    if swaps and shape.spread:  # the image may have one of them alone
+        return 1
+    size = shape.pixels.known_divisor() if swaps else shape.k_group
     return 2 if size % 2 == 0 else 1
 
 
-def pixels_move_by_tma(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
+def pixels_move_by_tma(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
     """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
+    return shape.spread is None and _are_rows(tensor, shape.groups, swaps=swaps)
+
+
+def pixels_are_staged(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
+    """Whether they are stored through shared memory, see `stored_by_tma`."""
+    if not _are_rows(tensor, shape.groups, swaps=swaps):
+        return False
+    matrix = pixel_matrix(tensor, shape.groups)
+    return matrix is not None and stored_by_tma(matrix, swaps=False)
+
+
+def _are_rows(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
+    """Whether pixels are rows of a matrix that TMA takes."""
     if swaps and tensor.type.bits != 8 * TURNED_BYTES:
         return False
     matrix = pixel_matrix(tensor, groups)
     return matrix is not None and tma.refusal(matrix, (2, 1)) is None
-
-
-def pixels_stored_by_tma(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
-    """Whether they can be stored so, see `stored_by_tma`."""
-    if not pixels_move_by_tma(tensor, groups, swaps=swaps):
-        return False
-    matrix = pixel_matrix(tensor, groups)
-    return matrix is not None and stored_by_tma(matrix, swaps=False)

@@ -43,11 +43,12 @@ from ..product.launch_sm90 import emit_product
 from ..product.model_sm90 import hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
 from ..product.tile_sm90 import Tiling
-from ..surface import RATE_OF, too_large_reasons
+from ..surface import RATE_OF, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
-from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
+from .exits import exits_of
+from .exits_sm90 import booleans_of, exit_knob_reasons, exit_reasons, exit_seconds_of
 from .facts_sm90 import (
     beside_of,
     conv_facts_of,
@@ -81,6 +82,7 @@ _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384)
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
 _PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
+_MOST_PHASES = 16  # of the pixels of a gradient with a stride
 # Types of X and W that are multiplied as they are; others are cast.
 _PAIRS = frozenset(wgmma.INSTRUCTIONS)
 
@@ -122,7 +124,9 @@ class ConvSm90Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, reduces=True, takes_gradients=True):
+        if declined := anchor_reasons(
+            fusion, _PATTERN, reduces=True, takes_gradients=True, takes_strides=True
+        ):
             return declined
         copies = _relaid(fusion, _ALL)
         if declined := copies.reasons(target):
@@ -316,7 +320,7 @@ def _type_reasons(op: Convolved) -> list[Reason]:
 
 
 def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
-    if declined := count_reasons(shape.pixels, "Y"):
+    if declined := count_reasons(shape.pixels, "Y") or _phase_reasons(fusion, shape):
         return declined
     if computes(fusion):
         if before_reasons(fusion):
@@ -334,6 +338,24 @@ def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
         "pixels, of 3D and of groups up to 16"
     )
     return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", found[0], supported)]
+
+
+def _phase_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
+    """What a gradient with a stride does not have around it, nor strides of too many phases."""
+    if shape.spread is None:
+        return []
+    supported = (
+        "of a gradient with a stride: pointwise operations after it, no boolean outputs, "
+        f"up to {_MOST_PHASES} phases of pixels"
+    )
+    op = conv_of(fusion)
+    if shape.spread.phases > _MOST_PHASES:
+        what = f"{op.label} of strides {list(op.stride)}"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "stride", what, supported)]
+    if computes(fusion) or exits_of(fusion) or booleans_of(fusion):
+        what = f"{op.label} of strides {list(op.stride)}, and what is around it"
+        return [pattern_reason(what, supported)]
+    return []
 
 
 CONV_SM90 = ConvSm90Engine()

@@ -146,7 +146,7 @@ class StemSpace:
 
     axes = None
 
-    def is_row(self, row: Any) -> Any:
+    def is_row(self, batch: Batch, row: Any) -> Any:
         """Tiles may have pixels past an image's end."""
         _, *places = self._pixel(row)
         down, across = (
@@ -154,6 +154,9 @@ class StemSpace:
             for place, size in zip(places, self.dims[2:], strict=True)
         )
         return ops.both(down, across)
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
+        return None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None

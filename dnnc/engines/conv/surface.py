@@ -21,38 +21,34 @@ _MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by
 
 
 def anchor_reasons(
-    fusion: Fusion, pattern: str, *, reduces: bool = False, takes_gradients: bool = False
+    fusion: Fusion,
+    pattern: str,
+    *,
+    reduces: bool = False,
+    takes_gradients: bool = False,
+    takes_strides: bool = False,
 ) -> tuple[Reason, ...]:
     """Reasons why a fusion's anchor is not one convolution; pattern: what would be accepted.
 
     reduces: whether there may be reductions beside it.  takes_gradients: whether it may be the
-    gradient by the image.
+    gradient by the image; takes_strides: of a convolution with strides, too.
     """
     anchors = fusion.with_role("anchor")
     if not reduces:
         anchors += fusion.with_role("reduction")
     taken = Convolved if takes_gradients else ConvFprop
     if len(anchors) == 1 and isinstance(anchors[0], taken):
-        return _gradient_reasons(anchors[0])
+        return () if takes_strides else _stride_reasons(anchors[0])
     what = ", ".join(op.label for op in anchors) or "no convolution"
     return (pattern_reason(what, pattern),)
 
 
-def _gradient_reasons(op: Op) -> tuple[Reason, ...]:
-    """Reasons why a gradient by the image is no convolution of dY."""
-    if not isinstance(op, ConvDgrad):
+def _stride_reasons(op: Op) -> tuple[Reason, ...]:
+    """Reasons why a gradient by the image is not one convolution of dY."""
+    if not isinstance(op, ConvDgrad) or all(stride == 1 for stride in op.stride):
         return ()
-    if any(stride != 1 for stride in op.stride):
-        what = f"{op.label} of strides {list(op.stride)}"
-        return (Reason(Status.NOT_SUPPORTED_SHAPE, "stride", what, "strides of 1"),)
-    for taps, dilation, *paddings in zip(
-        op.w.shape[2:], op.dilation, op.pre_padding, op.post_padding, strict=True
-    ):
-        reach = (taps - 1) * dilation
-        if (least := reach.bounds()[0]) < max(paddings):
-            what = f"{op.label} of paddings {paddings} beside {taps} taps"
-            return (Reason(Status.NOT_SUPPORTED_SHAPE, "padding", what, f"up to {least}"),)
-    return ()
+    what = f"{op.label} of strides {list(op.stride)}"
+    return (Reason(Status.NOT_SUPPORTED_SHAPE, "stride", what, "strides of 1"),)
 
 
 def neighbour_reasons(fusion: Fusion, pattern: str) -> list[Reason]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from ...codegen import ops
@@ -39,6 +39,7 @@ from .bits_sm90 import QuadBits
 from .epilogue_loads_sm90 import Loads
 from .exit_sm90 import Exits
 from .matrices_sm90 import Matrices
+from .scatter_sm90 import scatter
 from .tile_sm90 import Tiling
 
 _FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
@@ -143,10 +144,14 @@ class Epilogue:
         self.stores = [
             (place, StagedStore(self._box(tensor), t.is_turned, t.kept_columns))
             for place, (_, tensor) in enumerate(self.region.outputs)
-            if t.outputs[place] == "tma"
+            if t.outputs[place] in ("tma", "scattered")
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
-        self.store_maps = [self._store_map(store) for _, store in self.stores]
+        self.store_maps = {
+            place: self._store_map(store)
+            for place, store in self.stores
+            if t.outputs[place] == "tma"
+        }
         self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
     def _box(self, tensor: Any) -> tma.Box:
@@ -255,7 +260,7 @@ class Epilogue:
             for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
                 there = place.moved(block * wgmma.M, first)
                 cursor = self._fill(tile, block, first, loads, cursor, number)
-                self._start(number, there)
+                self._start(number, there, tile)
                 number += 1
         self.exits.finish(tile, self.own, self.thread)
         return cursor
@@ -302,20 +307,28 @@ class Epilogue:
             tma.wait_read(uses_since(number, self.tiling.shared.buffer_uses, buffers) - 1)
         self.meet()
 
-    def _start(self, number: int, there: TilePlace) -> None:
+    def _start(self, number: int, there: TilePlace, tile: _Tile) -> None:
         """Starts the copies of the staged outputs of a buffer."""
         if not self.stores:
             return
         tma.show_writes()
         self.meet()
+        places = [
+            (*store, at) for store, at in zip(self.stores, self._buffers(number), strict=True)
+        ]
         with ops.if_(ops.compare("eq", self.thread, 0)):
-            places = self._buffers(number)
-            for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
+            for place, store, source in places:
+                if place not in self.store_maps:
+                    continue
                 corner = self._corner(store.box, there)
                 if there.end is not None:
                     corner = tma.ending_place(store.box, corner, there.end)
-                store.start(map_, source, corner, self.store_policy)
+                store.start(self.store_maps[place], source, corner, self.store_policy)
             tma.commit()
+        for place, store, source in places:
+            if place not in self.store_maps:
+                target = tile.targets[place][1]
+                scatter(target, store, source, self.thread, partial(tile.place, there))
 
     def meet(self) -> None:
         """A barrier of the warpgroup's threads."""
@@ -389,17 +402,36 @@ class _Tile:
         t, e = self.tiling, self.epilogue
         # A block of a cluster may lie past the end as a whole.
         tile = t.rows * t.cluster[0]
-        is_there = e.matrices.space.is_row(number)
+        is_there = e.matrices.space.is_row(self.batch, number)
         return Edge(e.kernel, number, e.matrices.sizes[0], tile, 1, end, is_there)
 
     def _column(self, number: Any, width: int) -> Edge:
         t, e = self.tiling, self.epilogue
         size, tile = e.matrices.sizes[1], t.columns * t.most_cluster[1]
-        return Edge(e.kernel, number, size, tile, width, self.column_end)
+        is_there = e.matrices.space.is_column(self.batch, number)
+        return Edge(e.kernel, number, size, tile, width, self.column_end, is_there)
 
     def is_column(self, number: Any) -> Any:
         """Whether there is a column, or one and its neighbour; None: there is."""
         return self._column(number, 1).inside
+
+    def place(
+        self, there: TilePlace, row: Any, column: Any, width: int, is_along_rows: bool
+    ) -> tuple[list[Coordinate], Any]:
+        """(coordinates of neighbours along rows or columns, whether they are there).
+
+        there: where row and column are counted from.  The matrix has a whole number of so many.
+        """
+        e = self.epilogue
+        edges = [
+            self._row(ops.add(there.row, row), None),
+            self._column(ops.add(there.column, column), 1),
+        ]
+        along = 0 if is_along_rows else 1
+        edges[along] = replace(edges[along], width=width)
+        at = [Index(edge.kept) for edge in edges]
+        at[along] = Index(at[along].base, 1, width)
+        return e.matrices.space.at(self.batch, *at), ops.both(*(edge.inside for edge in edges))
 
     # ---- fragments
 
@@ -484,7 +516,7 @@ class _Tile:
         found = []
         for place, (value, target) in enumerate(self.targets):
             path = self.tiling.outputs[place]
-            if path == "tma":
+            if path in ("tma", "scattered"):
                 found.append((place, self.value(value, fragment)))
             elif path == "direct":
                 target.store(self.at(fragment), self.value(value, fragment), fragment.inside)

@@ -62,7 +62,8 @@ class ProductFacts:
     most_sums: that two rows of a thread may have: twice the registers.
     rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
     each tile that they read beside what they write.  row_bytes: of k of a stage.  groups_beside: of
-    channels, each of which has so large a part of a row of B's tiles.
+    channels, each of which has so large a part of a row of B's tiles.  has_phases: whether tiles
+    differ in their steps.
     """
 
     row: wgmma.Instruction
@@ -96,6 +97,7 @@ class ProductFacts:
     beside: tuple[int, ...] = ()
     row_bytes: int = wgmma.ROW_BYTES
     groups_beside: int = 1
+    has_phases: bool = False
     has_integers: bool = False
     can_turn: bool = False
 

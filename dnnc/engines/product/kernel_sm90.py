@@ -105,7 +105,7 @@ class Emitter:
         self.group = ops.shr(self.warp, 2)
         self.tiles = Tiles(
             self.kernel, t, self.order, self.matrices.batch, self.cluster, self.rank, self.groups,
-            self._tile_ring(base), *self._own_steps(),
+            self._tile_ring(base), *self._own_steps(), self.matrices.steps_of,
         )  # fmt: skip
         self.loop = self._own_loop(base)
         self.rewriter = self._own_rewriter(base)

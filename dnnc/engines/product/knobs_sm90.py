@@ -220,6 +220,8 @@ def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = "grouped rows"
     elif facts.rewrites:
         what = "an X that is computed"
+    elif facts.has_phases:
+        what = "phases of a gradient with a stride"
     elif any(knobs[name] for name in ("STREAM_K", "SCHED_POLICY")) or knobs["SPLIT_K_SLC"] > 1:
         what = "split k, STREAM_K=1 or SCHED_POLICY=1"
     elif facts.width > sides_of(knobs)[1]:
@@ -273,6 +275,8 @@ def _schedule_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     if len(names) > 1 or blocks > 1 or facts.is_grouped:
         what = f"{' and '.join(names)} with clusters, groups or each other"
         return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
+    if knobs["STREAM_K"] and facts.has_phases:
+        return (knob_reason("STREAM_K=1 and phases of a gradient with a stride", "STREAM_K=0"),)
     if knobs["SCHED_POLICY"] and not _loads_are_async(knobs, facts):
         what = "SCHED_POLICY=1 and operands that pass through registers"
         return (knob_reason(what, "operands that TMA brings"),)

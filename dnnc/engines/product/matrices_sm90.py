@@ -39,8 +39,12 @@ class MatrixSpace(Protocol):
     @property
     def axes(self) -> SpaceAxes | None: ...
 
-    def is_row(self, row: Any) -> Any:
+    def is_row(self, batch: Batch, row: Any) -> Any:
         """Whether a row is of the product, i1; None: those before their end all are."""
+        ...
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
+        """Whether a column is of the product, i1; None: those before their end all are."""
         ...
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
@@ -147,7 +151,10 @@ class AxesSpace:
         others = {axis: axis for axis in range(len(self.dims) - 2)}
         return SpaceAxes((self.row_axis,), (self.column_axis,), others)
 
-    def is_row(self, row: Any) -> Any:
+    def is_row(self, batch: Batch, row: Any) -> Any:
+        return None
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
         return None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
@@ -177,6 +184,7 @@ class Matrices:
     epilogue reads and writes.  loop: makes another main loop, see `conv.halo_sm90`, of the
     operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
     shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
+    steps_of: panels of k of a matrix of the batch, where not all have `steps`.
     """
 
     calls: Sequence[Any]
@@ -188,6 +196,7 @@ class Matrices:
     loop: Callable[[Sequence[Any], Pipeline, Pipeline], Loop] | None = None
     rewriter: Rewriter | None = None
     beside: int = 1
+    steps_of: Callable[[Batch], Any] | None = None
 
     @property
     def k_panel(self) -> int:

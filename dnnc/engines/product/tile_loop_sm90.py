@@ -27,6 +27,7 @@ from ...codegen.tiles.schedule import TileOrder, TilePlace
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
 from ...expr import Expr
+from .matrices_sm90 import Batch
 from .tile_sm90 import Tiling
 
 
@@ -48,7 +49,7 @@ class Tiles:
     """See the file's docstring.
 
     first_step, end_step: the k panels of a whole tile that this block multiplies.
-    ring: the numbers of dynamic tiles.
+    ring: the numbers of dynamic tiles.  steps_of: see `Matrices`.
     """
 
     kernel: Kernel
@@ -61,6 +62,7 @@ class Tiles:
     ring: TileRing | None
     first_step: Any
     end_step: Any
+    steps_of: Callable[[Batch], Any] | None = None
 
     @property
     def most(self) -> Expr:
@@ -104,7 +106,8 @@ class Tiles:
         column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
         t = self.tiling
         row, column = ops.mul(row, t.rows), ops.mul(column, t.columns)
-        return TilePlace(row, column, batch, self.first_step, self.end_step)
+        end = self.steps_of(batch) if self.steps_of else self.end_step
+        return TilePlace(row, column, batch, self.first_step, end)
 
     # ---- groups
 

@@ -45,7 +45,8 @@ class Tiling:
     products: for each matmul of the region, the places of its row and column operand.
     promotes: whether each stage's sums are added to f32 sums of their own.
     loads: arguments, by place, that the epilogue reads through shared memory.
-    outputs: path of each: "tma"; "direct", from registers; "bits", of booleans; "row", one element
+    outputs: path of each: "tma"; "scattered", by threads, of whole rows in shared memory;
+    "direct", from registers; "bits", of booleans; "row", one element
     a row; "exit", of a reduction over several tiles; or "kept", of an operand that is computed.
     staged_bytes, loaded_bytes: an element of each staged output and load.
     pair: neighbours in a row that the epilogue works on together, 1 or 2.

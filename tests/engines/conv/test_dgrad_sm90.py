@@ -1,12 +1,14 @@
 """Gradients by the image by engine conv_sm90, in the interpreter."""
 
+import numpy as np
 import pytest
 
 import dnnc
 from dnnc import dtypes
 from tests.dialect.conv_gradient_examples import response_dims
+from tests.support.checked import random_inputs
 
-from .convs import H, N, W, around, image, packed
+from .convs import H, N, W, around, image, packed, ptx_of
 from .test_halo_sm90 import with_halo
 from .test_sm90 import SMALL, new_graph, run
 
@@ -112,3 +114,87 @@ def test_one_plan_serves_every_size(n):
     g = new_graph()
     dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1)).set_output()
     run(g, {"N": n, "H": 7, "W": 4 + n})
+
+
+# ---- strides: phases of the pixels, in one launch
+
+STRIDED = {
+    "3x3": ([2, 24, 8, 6], [40, 24, 3, 3], around(1, 2)),
+    "pixels past the last window": ([2, 72, 8, 9], [72, 72, 3, 3], around(0, 2)),
+    "one tap: most pixels are zeros": ([2, 40, 7, 6], [72, 40, 1, 1], around(0, 2)),
+    "uneven, turned": ([1, 16, 9, 13], [24, 16, 3, 3], {
+        "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [2, 3], "dilation": [2, 2],
+        **TURNED}),
+    "one axis": ([2, 16, 9, 7], [24, 16, 2, 3], {
+        "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [3, 1], "dilation": [1, 1]}),
+    "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1, 2)),
+    "volumes": ([1, 16, 3, 4, 5], [24, 16, 3, 2, 2], around(1, 2, spatial=3)),
+    "padding beyond the filter": ([2, 16, 7, 8], [24, 16, 1, 2], around(2, 2)),
+    "padding beyond it without a stride": ([2, 16, 7, 8], [24, 16, 1, 2], around(2)),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_in_one_launch(name, knobs):
+    g = new_graph()
+    dgrad(g, *STRIDED[name]).set_output()
+    plan = run(g, knobs=knobs)
+    assert len(plan.programs[0].kernels) == 1
+    assert ("st.global.v4.b32" in ptx_of(plan)) == ("without" not in name)
+
+
+def test_taps_of_other_phases_do_not_meet_infinities():
+    """Zeros of pixels that meet no tap are no products; those of the padding are."""
+    g = new_graph()
+    dgrad(g, [1, 16, 4, 6], [16, 16, 1, 1], around(0, 2)).set_output()
+    inputs = random_inputs(g.graph.finalize(), {})
+    for array in inputs.values():
+        array.reshape(-1)[::3] = np.inf
+    with np.errstate(invalid="ignore"):
+        run(g, inputs=inputs)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"TILE_CGA_M": 2, "TILE_N": 128}, {"SCHED_POLICY": 1}, {"TILE_M": 192, "SWAP_AB": 1},
+        {"TILE_M": 256, "TILE_N": 64},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_ways_through_the_phases(knobs):
+    g = new_graph()
+    dx = dgrad(g, [2, 72, 10, 9], [72, 72, 3, 3], around(1, 2))
+    g.relu(g.add(dx, image(g, [2, 72, 10, 9]))).set_output()
+    run(g, knobs={**SMALL, **knobs}, slack=3.0)
+
+
+@pytest.mark.parametrize("knobs", [{"STREAM_K": 1}, {"SPLIT_K_SLC": 2}, {"WARP_SPEC_CFG": 4}])
+def test_knobs_that_phases_do_not_have(knobs):
+    g = new_graph()
+    dgrad(g, [3, 72, 14, 14], [136, 72, 3, 3], around(1, 2)).set_output()
+    tile = {"TILE_M": 128, "TILE_N": 128} if "WARP_SPEC_CFG" in knobs else {}
+    with pytest.raises(dnnc.DnncError, match=r"phases|SPLIT_K_SLC=2"):
+        run(g, knobs={**SMALL, **tile, **knobs})
+
+
+def test_one_plan_serves_every_size_with_a_stride():
+    g = new_graph()
+    dx = dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1, 2))
+    g.relu(dx).set_output()
+    plan = run(g, {"N": 2, "H": 7, "W": 8})
+    run(g, {"N": 3, "H": 8, "W": 5}, plan=plan)
+
+
+@pytest.mark.parametrize("made", ["f32", "f16"])
+def test_results_that_are_stored_one_by_one(made):
+    """Channels that are no multiple of 16 bytes, and channels first."""
+    g = new_graph()
+    x = [1, 20, 6, 5]
+    dx = dgrad(g, x, [24, 20, 3, 3], around(1, 2))
+    dx.set_output().set_data_type(made)
+    if made == "f16":
+        dx.set_stride(packed(x))
+    run(g, knobs=SWAPPED, slack=3.0, allowance=1e-5)

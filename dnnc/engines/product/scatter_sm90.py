@@ -1,0 +1,45 @@
+# pyright: basic
+"""Results of a tile in shared memory to rows that lie anywhere, as no tensor map has them.
+
+A buffer's rows are those of `StagedStore`, swizzled.  Threads side by side store 16 bytes each of a
+row, so that whole lines are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.staged_store import StagedStore, turn_of
+from ...codegen.memory.smem import CHUNK_BYTES, pointer_to
+from ...codegen.memory.tensors import GlobalTensor, register_type
+from ...codegen.walk.index import Coordinate
+
+# (row, column, neighbours, whether they lie along the rows) -> (coordinates, whether there are any)
+Place = Callable[[Any, Any, int, bool], tuple[Sequence[Coordinate], Any]]
+
+
+def scatter(
+    target: GlobalTensor, store: StagedStore, source: Any, thread: Any, place: Place
+) -> None:
+    """Stores a buffer, by all threads of a warpgroup.
+
+    source: i32 address of the buffer.  place: of elements, from the buffer's first on.
+    """
+    elems, row_bytes = CHUNK_BYTES // store.element_bytes, store.box.row_bytes
+    type_ = ops.vector_type(register_type(store.box.tensor.type), elems)
+    chunks = row_bytes // CHUNK_BYTES
+    count = store.box.bytes // CHUNK_BYTES
+    for first in range(0, count, wgmma.WARPGROUP_THREADS):
+        number = ops.add(thread, first)
+        is_own = ops.less(number, count) if first + wgmma.WARPGROUP_THREADS > count else None
+        line = ops.div(number, chunks)
+        chunk = ops.sub(number, ops.mul(line, chunks))
+        inner = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn_of(row_bytes, line))
+        from_ = pointer_to(ops.add(source, ops.add(ops.mul(line, row_bytes), inner)))
+        along = ops.mul(chunk, elems)
+        row, column = (along, line) if store.is_turned else (line, along)
+        at, inside = place(row, column, elems, store.is_turned)
+        target.store(at, ops.load(from_, type_, CHUNK_BYTES), ops.both(is_own, inside))
