@@ -7,7 +7,7 @@ what comes before it (g1), or because its alignment or layout is not what the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,21 @@ class MatrixTile(OperandTile):
         return self.region.dims_of(self.value)
 
     @property
+    def row_end(self) -> Any:
+        """The extent along the rows."""
+        return self.kernel.size(self.size)
+
+    @property
+    def k_end(self) -> Any:
+        """The extent along k."""
+        return self.kernel.size(self.k_size)
+
+    @property
+    def k_divisor(self) -> int:
+        """A number known to divide it."""
+        return self.k_size.known_divisor()
+
+    @property
     def matrix(self) -> Tensor:
         """The matrix that asynchronous copies read."""
         return self.region.arguments[self.value]
@@ -124,9 +139,9 @@ class MatrixTile(OperandTile):
         target: Any,
         elems: int,
     ) -> None:
-        size, k_size = self.kernel.size(self.size), self.kernel.size(self.k_size)
+        size, k_size = self.row_end, self.k_end
         whole_rows = self.size.known_divisor() % self.tile_rows == 0
-        whole_k = self.k_size.known_divisor() % self.tile_k == 0
+        whole_k = self.k_divisor % self.tile_k == 0
         if self.k_contiguous:
             row = row if whole_rows else ops.minimum(row, ops.sub(size, 1))
             is_there = None
@@ -166,8 +181,9 @@ class MatrixTile(OperandTile):
         along_k = self.plan["loads_along_k"]
         row, k = ops.add(first_row, piece[0]), ops.add(first_k, piece[1])
         row_tile = 0 if self.starts_anywhere else self.tile_rows * self.blocks
-        row_index, _ = self._edge(row, self.size, row_tile, not along_k)
-        k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
+        divisor = self.size.known_divisor()
+        row_index, _ = self._edge(row, lambda: self.row_end, divisor, row_tile, not along_k)
+        k_index, inside = self._edge(k, lambda: self.k_end, self.k_divisor, self.tile_k, along_k)
         walk.forget()
         value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
         if inside is not None:
@@ -226,17 +242,20 @@ class MatrixTile(OperandTile):
         """Elements in registers at a time: with narrow accesses each is one until it is packed."""
         return _HELD_WIDE if self.plan["is_aligned"] else _HELD_NARROW
 
-    def _edge(self, base: Any, size: Expr, tile: int, is_vector: bool) -> tuple[Index, Any]:
+    def _edge(
+        self, base: Any, end: Callable[[], Any], divisor: int, tile: int, is_vector: bool
+    ) -> tuple[Index, Any]:
         """(coordinates kept inside the tensor, whether they were inside: None if always).
 
-        tile: what base is a multiple of, beside the place in the tile; 0: nothing is known.
+        end, divisor: the extent, and a number known to divide it.  tile: what base is a multiple
+        of, beside the place in the tile; 0: nothing is known.
         """
         width = self.chunk if is_vector else 1
         step = 1 if is_vector else 0
-        if tile and size.known_divisor() % tile == 0:
+        if tile and divisor % tile == 0:
             return Index(base, step, width), None
-        limit = self.kernel.size(size)
-        if width == 1 or (tile and size.known_divisor() % width == 0):
+        limit = end()
+        if width == 1 or (tile and divisor % width == 0):
             inside = ops.less(base, limit)
             kept = ops.maximum(0, ops.minimum(base, ops.sub(limit, width)))
             return Index(kept, step, width), inside

@@ -25,8 +25,8 @@ from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
 from ...dialect.tensor import Tensor
 from ...expr import Expr
-from .pattern import ConvShape
-from .tiles_sm80 import CHANNEL, GROUP, Depth, plan_of
+from .pattern import GROUP, ConvShape
+from .tiles_sm80 import CHANNEL, Depth, Phase, plan_of
 
 
 def filter_plan(region: Region, value: Any, shape: ConvShape, depth: Depth) -> dict[str, Any]:
@@ -58,6 +58,8 @@ def turned_bytes(w: Tensor, shape: ConvShape) -> int:
 
 def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:
     """W as matrices [groups, k, output channels of a group]; None: k has no stride of 1."""
+    if shape.spread:
+        return None
     out, in_ = shape.filter_axes
     pairs = zip(depth.axes, depth.extents, strict=True)
     axes = [(in_ if axis == CHANNEL else axis, extent) for axis, extent in pairs if extent != 1]
@@ -81,11 +83,24 @@ class FilterTile(MatrixTile):
 
     conv: ConvShape = field(kw_only=True)
     depth_of_conv: Depth = field(kw_only=True)
+    phase: Phase | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.is_copied = self.is_async
         self.is_async = True
+
+    def start(self, batch: Mapping[int, Coordinate], first_row: Any) -> Place:
+        self.phase = Phase.of(self.conv, batch)
+        return super().start(batch, first_row)
+
+    @property
+    def k_end(self) -> Any:
+        return self.phase.end if self.phase else super().k_end
+
+    @property
+    def k_divisor(self) -> int:
+        return self.conv.c_group if self.phase else super().k_divisor
 
     def issue(self, place: Place, first_k: Any, slot: Any) -> None:
         """Starts the copies of a tile into shared memory at `slot`, or stores its elements."""
@@ -125,9 +140,23 @@ class FilterTile(MatrixTile):
         parts: dict[int, Coordinate] = {
             axis: Part(taken, place) for place, (axis, _) in enumerate(axes)
         }
+        if self.phase:
+            parts = self._of_phase(self.phase, k.index(), width)
         at: dict[int, Coordinate] = {**parts, out: row.index()}
         if GROUP in batch:  # W's first axis counts through all groups
             step = self.conv.c_group if self.conv.is_transposed else self.conv.k_group
             first = idx.scale(batch[GROUP].index(), step)
             at[0] = idx.add(first, at[0].index()) if 0 in at else first
         return coordinates_of(len(dims), at, {})
+
+    def _of_phase(self, phase: Phase, k: Index, width: int) -> dict[int, Coordinate]:
+        """Coordinates along the axes that k counts through."""
+        _, in_ = self.conv.filter_axes
+        numbers = [k.base] if k.is_uniform else [k.element(i) for i in range(width)]
+        found = [phase.taps(number) for number in numbers]
+        return {
+            in_ if axis == CHANNEL else axis: Index.of(found[0][axis])
+            if k.is_uniform
+            else Index(lanes=tuple(at[axis] for at in found))
+            for axis in found[0]
+        }

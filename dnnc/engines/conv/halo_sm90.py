@@ -31,8 +31,8 @@ from ...expr import Expr
 from ..product.exits import SpaceAxes
 from ..product.matrices_sm90 import Batch, Rewriter
 from .halo import Halo, loaded_axes, stored_view
-from .operands_sm90 import GROUP, RingOperand, element_of, group_of
-from .pattern import ConvShape
+from .operands_sm90 import RingOperand, element_of, group_of
+from .pattern import GROUP, ConvShape
 
 _HALF_BITS = 16  # of a word, more than rows or columns of a tile
 _SIGNS = (1 << 15 | 1 << 31) - (1 << 32)  # of both halves, as an i32

@@ -23,7 +23,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.region import Region
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
-from ...codegen.walk.loops import Loops, coordinates_of
+from ...codegen.walk.loops import coordinates_of
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
@@ -32,8 +32,8 @@ from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .halo import Halo
 from .halo_sm90 import HaloLoop, HaloSpace, halo_operand
-from .operands_sm90 import GROUP, FilterOperand, PixelOperand
-from .pattern import ConvShape, conv_of_call, pixel_matrix
+from .operands_sm90 import FilterOperand, PixelOperand
+from .pattern import GROUP, ConvShape, conv_of_call, pixel_matrix
 from .region_sm90 import REWRITTEN
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
 from .spread import SpreadPlaces
@@ -55,7 +55,7 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     return Matrices(
         [call],
         operands,
-        _loops(shape),
+        shape.batch,
         (channels, pixels) if tiling.swaps else (pixels, channels),
         Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
         PixelSpace(kernel, dims, shape, tiling.pair, tiling.swaps),
@@ -129,7 +129,7 @@ def _halo_matrices(
     return Matrices(
         [call],
         operands,
-        _loops(shape),
+        shape.batch,
         (Expr.of(shape.k_group), halo.counted(shape)),
         Expr.of(shape.taps * shape.panels(row.element_bytes)),
         space,
@@ -138,16 +138,6 @@ def _halo_matrices(
         ),
         rewriter,
     )
-
-
-def _loops(shape: ConvShape) -> Loops:
-    """Over the phases of the pixels, those of most taps first, and the groups of channels."""
-    groups = ((GROUP,),) if shape.groups > 1 else ()
-    if shape.spread is None:
-        return Loops((Expr.of(shape.groups),), groups)
-    dims = tuple(map(Expr.of, (shape.groups, *shape.spread.counts)))
-    axes = tuple(axis for axis in shape.spread.batch_axes if dims[axis].constant != 1)
-    return Loops(dims, (*((axes,) if axes else ()), *groups))
 
 
 # ---- where the epilogue's elements lie

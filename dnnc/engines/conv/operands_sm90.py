@@ -24,9 +24,7 @@ from ...codegen.walk.index import Index
 from ...dialect.tensor import Tensor
 from ...expr import Size
 from ..product.matrices_sm90 import Batch
-from .pattern import ConvShape
-
-GROUP = 0  # the axis of a batch that counts groups of channels
+from .pattern import GROUP, ConvShape
 
 
 def group_of(batch: Batch) -> Any:

@@ -25,6 +25,7 @@ from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.ops import Number
 from ...codegen.region import Region
+from ...codegen.walk.loops import Loops
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.ops import ConvDgrad
@@ -36,6 +37,7 @@ from ...mlir import ir
 from .spread import AxisSpread, Spread
 
 NARROW_BYTES = 64  # of a panel that has few channels
+GROUP = 0  # the axis of a batch that counts groups of channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +128,16 @@ class ConvShape:
         for window in self.windows:
             found *= window.taps
         return found
+
+    @property
+    def batch(self) -> Loops:
+        """Over the phases of the pixels, those of most taps first, and the groups of channels."""
+        groups = ((GROUP,),) if self.groups > 1 else ()
+        if self.spread is None:
+            return Loops((Expr.of(self.groups),), groups)
+        dims = tuple(map(Expr.of, (self.groups, *self.spread.counts)))
+        axes = tuple(axis for axis in self.spread.batch_axes if dims[axis].constant != 1)
+        return Loops(dims, (*((axes,) if axes else ()), *groups))
 
     @property
     def read_share(self) -> float:

@@ -10,17 +10,17 @@ output, columns output channels, k counts through the taps and channels of a gro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ...codegen.ampere import mma
 from ...codegen.ampere.operand_tile import is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.ops import ConvDgrad
 from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr
@@ -28,6 +28,7 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.exits import SpaceAxes
 from ..product.kernel_sm80 import (
+    Batch,
     Matrices,
     anchor_call,
     emit_product,
@@ -52,17 +53,17 @@ from ..product.pattern import (
     reducing_epilogue_reasons,
 )
 from ..product.surface_sm80 import OPERAND_TYPES, Work
-from ..surface import boolean_reason, fp8_reasons, too_large_reasons
+from ..surface import boolean_reason, fp8_reasons, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .beside_sm80 import BesidePixels, shape_of_knobs
 from .exits import exit_axes_reasons, exit_seconds, exits_of
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
-from .pattern import ConvShape, conv_of, conv_of_call, shape_of
+from .pattern import GROUP, ConvShape, conv_of, conv_of_call, shape_of
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .tiles_sm80 import (
     CHANNEL,
-    GROUP,
     Depth,
+    Phase,
     PixelSpace,
     PixelTile,
     depth_axes,
@@ -115,7 +116,9 @@ class ConvSm80Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, reduces=True, takes_gradients=True):
+        if declined := anchor_reasons(
+            fusion, _PATTERN, reduces=True, takes_gradients=True, takes_strides=True
+        ):
             return declined
         fusion = _cast(fusion)
         op = conv_of(fusion)
@@ -219,7 +222,8 @@ class ConvSm80Engine(Engine):
         first = next((tensor for _, tensor in whole_outputs(region)), None)
         along = "m" if first is not None and _is_along_pixels(first) else "n"
         extent = first.shape[-1] if first and along == "m" else Expr.of(shape.k_group)
-        width = fragment_width(region, extent)
+        is_apart = along == "m" and shape.spread is not None  # neighbours are of other phases
+        width = 1 if is_apart else fragment_width(region, extent)
         plan = tile_plan(knobs, pixels, filter_, along, width)
         return {**plan, "depth": list(axes), "beside": shape.beside}
 
@@ -236,8 +240,12 @@ def _cast(fusion: Fusion) -> Fusion:
 
 def _after_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the convolution is not pointwise work, or reductions at its exit."""
+    op = conv_of(fusion)
     if not exits_of(fusion):
-        return epilogue_reasons(fusion, conv_of(fusion))
+        return epilogue_reasons(fusion, op)
+    if isinstance(op, ConvDgrad) and any(stride > 1 for stride in op.stride):
+        what = f"{op.label} of strides {list(op.stride)}, and reductions after it"
+        return [pattern_reason(what, "strides of 1, or no reductions")]
     booleans = [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
     return reducing_epilogue_reasons(fusion, 0) or exit_axes_reasons(fusion) or booleans
 
@@ -262,17 +270,24 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     filter_ = FilterTile(
         kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape, depth_of_conv=depth
     )
-    groups = (Expr.of(shape.groups),)
     return Matrices(
         call,
         pixels,
         filter_,
         (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
-        Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
-        PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
+        shape.batch,
+        PixelSpace(kernel, region.dims_of(call.results[0]), shape),
         SpaceAxes((0, *range(2, shape.x.rank)), (1,), {GROUP: 1}),
         beside,
+        _depth_of(shape),
     )
+
+
+def _depth_of(shape: ConvShape) -> Callable[[Batch], Any] | None:
+    """See `Matrices`: of phases, which meet some of the taps each."""
+    if shape.spread is None:
+        return None
+    return lambda batch: cast(Phase, Phase.of(shape, batch)).end
 
 
 def _is_along_pixels(output: Tensor) -> bool:
@@ -293,7 +308,11 @@ def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
 def _work(fusion: Fusion, beside: int) -> Work:
     apart = shape_of(conv_of(fusion))
     shape = replace(apart, beside=beside)
-    sizes = (shape.k_group, apart.taps * apart.c_group, shape.groups)
+    taps, count = apart.taps, shape.groups
+    if shape.spread:
+        count *= shape.spread.phases
+        taps = max(1, round(shape.spread.all_taps / shape.spread.phases))
+    sizes = (shape.k_group, taps * apart.c_group, count)
     return Work.of(fusion, shape.pixels, *map(Expr.of, sizes))
 
 

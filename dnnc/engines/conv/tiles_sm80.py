@@ -35,9 +35,8 @@ from ...dtypes import DType
 from ...expr import Expr
 from ...mlir import arith
 from ..product.kernel_sm80 import Batch
-from .pattern import ConvShape, is_gradient
-
-GROUP = 0  # the axis of a batch that counts groups of channels
+from .pattern import GROUP, ConvShape, conv_of_call, is_gradient
+from .spread import ChosenPhase, SpreadPlaces
 
 CHANNEL = 1  # the axis of X, and of W forward
 _CHUNK_BYTES = 16
@@ -63,7 +62,10 @@ class Depth:
     @staticmethod
     def of(shape: ConvShape, axes: Sequence[int]) -> Depth:
         extents = {CHANNEL: shape.c_group}
-        extents |= {2 + i: window.taps for i, window in enumerate(shape.windows)}
+        taps = [window.taps for window in shape.windows]
+        if shape.spread:  # of the phase that has most
+            taps = [max(axis.taps) for axis in shape.spread.axes]
+        extents |= {2 + i: count for i, count in enumerate(taps)}
         return Depth(tuple(axes), tuple(extents[axis] for axis in axes))
 
     @property
@@ -91,7 +93,8 @@ def depth_axes(region: Region, call: Any) -> tuple[int, ...]:
     rank = len(region.dims_of(w))
     taps = tuple(range(2, rank))
     model, filter_ = layout_model(region, x), layout_model(region, w)
-    if filter_ is None or (model is not None and is_unit(model, CHANNEL)):
+    has_phases = conv_of_call(region, call).spread is not None
+    if filter_ is None or has_phases or (model is not None and is_unit(model, CHANNEL)):
         return (*taps, CHANNEL)
     channels = 0 if is_gradient(call) else CHANNEL
     strides = {axis: filter_.layout[axis].constant for axis in taps}
@@ -127,6 +130,42 @@ def gather_bytes(x: Tensor, shape: ConvShape) -> int:
     if not is_unit(x, CHANNEL):
         return 0
     return gcd(access_bytes(x, CHANNEL), shape.c_group * x.type.bits // 8)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The phase of a tile of a gradient with a stride: what its k counts through.
+
+    channels: of a group.
+    """
+
+    chosen: ChosenPhase
+    channels: int
+
+    @staticmethod
+    def of(shape: ConvShape, batch: Batch) -> Phase | None:
+        """None: there are no phases."""
+        return Phase(shape.spread.chosen(batch), shape.c_group) if shape.spread else None
+
+    @property
+    def end(self) -> Any:
+        """Numbers of k; none without a tap."""
+        size, is_empty = ops.mul(self.chosen.taps, self.channels), self.chosen.is_empty()
+        return size if is_empty is None else ops.select(is_empty, 0, size)
+
+    def offsets(self, k: Any) -> dict[int, Any]:
+        """Axis -> outputs from the least one that a tap meets, and the channel."""
+        return self._split(k, 1)
+
+    def taps(self, k: Any) -> dict[int, Any]:
+        """Axis -> place in the filter, and the channel."""
+        return self._split(k, 0)
+
+    def _split(self, k: Any, which: int) -> dict[int, Any]:
+        tap = ops.div(k, self.channels)
+        found = self.chosen.places(tap)[which]
+        channel = ops.sub(k, ops.mul(tap, self.channels))
+        return {CHANNEL: channel, **{2 + axis: place for axis, place in enumerate(found)}}
 
 
 @dataclass(frozen=True)
@@ -175,6 +214,7 @@ class PixelTile(OperandTile):
 
     conv: ConvShape = field(kw_only=True)
     depth: Depth = field(kw_only=True)
+    phase: Phase | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,6 +246,7 @@ class PixelTile(OperandTile):
 
     def start(self, batch: Batch, first_row: Any) -> PixelPlace:
         """The pixels of this thread's fragments, from a row on; rows past the last repeat it."""
+        self.phase = Phase.of(self.conv, batch)
         channel = Index.of(0)
         if GROUP in batch:
             channel = idx.scale(batch[GROUP].index(), self.conv.c_group)
@@ -352,11 +393,17 @@ class PixelTile(OperandTile):
 
     def _is_there(self, k: Any) -> Any:
         """Whether k has a number; None: always."""
+        if self.phase:
+            return None if self.conv.c_group % self.tile_k == 0 else ops.less(k, self.phase.end)
         is_whole = self.depth.size % self.tile_k == 0
         return None if is_whole else ops.less(k, self.depth.size)
 
+    def _split(self, k: Any) -> dict[int, Any]:
+        """See `Depth.split`; of phases, outputs from the least one instead of taps."""
+        return self.phase.offsets(k) if self.phase else self.depth.split(k)
+
     def _tap_of(self, k: Any) -> Tap:
-        return self._tap(self.depth.split(k), self._is_there(k))
+        return self._tap(self._split(k), self._is_there(k))
 
     def _shared_tap(self, first_k: Any, inner: Any) -> Tap:
         """The tap and the first channel of this thread's fragments.
@@ -366,7 +413,7 @@ class PixelTile(OperandTile):
         """
         if self.conv.c_group % self.tile_k:
             return self._tap_of(ops.add(first_k, inner))
-        at = self.depth.split(first_k)  # the tile is of one tap, for all threads
+        at = self._split(first_k)  # the tile is of one tap, for all threads
         return self._tap({**at, CHANNEL: ops.add(at[CHANNEL], inner)}, None)
 
     # ---- through registers
@@ -408,8 +455,9 @@ class PixelTile(OperandTile):
         """That of `count` numbers, or of the last ones where these are past k's end."""
         is_there = self._is_there(k)
         if is_there is not None:
-            k = ops.minimum(k, self.depth.size - count)
-        return self._tap(self.depth.split(k), is_there)
+            end = self.phase.end if self.phase else self.depth.size
+            k = ops.minimum(k, ops.sub(end, count))
+        return self._tap(self._split(k), is_there)
 
     def _kept(self, pixel: Pixel, tap: Tap) -> list[Any]:
         """The pixel of X under a tap, kept inside the image."""
@@ -432,15 +480,34 @@ class PixelSpace:
 
     kernel: Kernel
     dims: tuple[Expr, ...]
-    groups: int
+    shape: ConvShape
+
+    @property
+    def places(self) -> SpreadPlaces | None:
+        spread, outputs = self.shape.spread, self.shape.x.shape[2:]
+        return SpreadPlaces(self.kernel, spread, self.dims, outputs) if spread else None
 
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
-        axes = (0, *range(2, len(self.dims)))
-        pixel = Group(self.kernel, tuple(self.dims[axis] for axis in axes), row, width)
-        parts = {axis: Part(pixel, place) for place, axis in enumerate(axes)}
+        axes, places = (0, *range(2, len(self.dims))), self.places
+        extents = self.shape.counted if places else tuple(self.dims[axis] for axis in axes)
+        pixel = Group(self.kernel, extents, row, width)
+        parts: dict[int, Coordinate] = {axis: Part(pixel, i) for i, axis in enumerate(axes)}
+        if places:
+            phase = places.spread.chosen(batch)
+            for axis in range(len(self.dims) - 2):
+                parts[2 + axis] = places.place(phase, axis, parts[2 + axis].index())
         if GROUP in batch:
             channels = self.dims[1].constant
             assert channels is not None, "channels are a fixed size"
-            first = idx.scale(batch[GROUP].index(), channels // self.groups)
+            first = idx.scale(batch[GROUP].index(), channels // self.shape.groups)
             column = idx.add(first, column)
         return coordinates_of(len(self.dims), parts, {1: column})
+
+    def is_there(self, batch: Batch, row: Any) -> Any:
+        """Whether the image has a pixel of a phase, i1; None: it has."""
+        places = self.places
+        if places is None or places.are_whole:
+            return None
+        pixel = Group(self.kernel, self.shape.counted, Index(row), 1)
+        numbers = [pixel.part(1 + axis).base for axis in range(len(self.dims) - 2)]
+        return places.inside(places.spread.chosen(batch), numbers)

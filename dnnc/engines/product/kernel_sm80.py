@@ -75,6 +75,10 @@ class MatrixSpace(Protocol):
         """The coordinates of a fragment of `width` elements along rows or columns."""
         ...
 
+    def is_there(self, batch: Batch, row: Any) -> Any:
+        """Whether a row before the end is of the product, i1; None: it is."""
+        ...
+
 
 @dataclass(frozen=True)
 class Matrices:
@@ -84,6 +88,7 @@ class Matrices:
     batch: loops over the matrices.  space: of what the epilogue reads and writes.  axes: for
     reductions at the exit; None: there are none.
     beside: products side by side in a tile, each of its own columns and its own part of A's rows.
+    depth_of: k of a matrix of the batch, where it differs from one to the next.
     """
 
     call: Any
@@ -94,6 +99,7 @@ class Matrices:
     space: MatrixSpace
     axes: SpaceAxes | None = None
     beside: int = 1
+    depth_of: Callable[[Batch], Any] | None = None
 
 
 def anchor_call(region: Region) -> Any:
@@ -244,7 +250,7 @@ class _Emitter:
     def _main_loop(self, base: Any, stage_bytes: int, batch: Batch) -> list[Any]:
         """The accumulators, m tile by n tile, four scalars each."""
         places = (self.a.start(batch, self.first_m), self.b.start(batch, self.first_n))
-        steps = self.kernel.size(ceildiv(self.k, self.tile_k))
+        steps = self._steps(batch)
         zero = ops.zeros(ir.F32Type.get() if self.row.accumulator.is_float else ops.i32_type())
         totals = [zero] * (self.m_tiles * self.n_tiles * 4)
         for stage in range(self.stages - 1):
@@ -270,6 +276,13 @@ class _Emitter:
         _, _, *totals = ops.for_(0, steps, 1, [*first, *totals], step)
         smem.wait(0)
         return totals
+
+    def _steps(self, batch: Batch) -> Any:
+        """Tiles along k of the block's matrix."""
+        if self.matrices.depth_of is None:
+            return self.kernel.size(ceildiv(self.k, self.tile_k))
+        depth = self.matrices.depth_of(batch)
+        return ops.div(ops.add(depth, self.tile_k - 1), self.tile_k)
 
     def _next(self, offset: Any, stage_bytes: int) -> Any:
         """The following stage's offset, the first after the last."""
@@ -437,6 +450,7 @@ class _Emitter:
         m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
         m_size, n_size = self.kernel.size(self.m), self.kernel.size(self.n)
         is_inside = ops.both(ops.less(m, m_size), ops.less(n, n_size))
+        is_inside = ops.both(is_inside, self.matrices.space.is_there(batch, m))
         m_step, n_step = (0, 1) if along == "n" else (1, 0)
         with ops.if_(is_inside):
             at = self.matrices.space.at(

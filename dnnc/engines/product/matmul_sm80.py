@@ -188,6 +188,9 @@ class _LastAxes:
 
     dims: tuple[Expr, ...]
 
+    def is_there(self, batch: Batch, row: Any) -> Any:
+        return None
+
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
         place = {len(self.dims) - 2: row, len(self.dims) - 1: column}
         return coordinates_of(len(self.dims), batch, place)

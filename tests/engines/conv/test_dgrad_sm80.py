@@ -7,7 +7,7 @@ from tests.dialect.conv_gradient_examples import response_dims
 from tests.support.checked import check
 
 from .convs import H, N, W, around, image, packed, ptx_of
-from .test_dgrad_sm90 import CASES, dgrad
+from .test_dgrad_sm90 import CASES, STRIDED, dgrad
 from .test_pattern import new_graph
 
 SMALL = {"TILE_M": 32, "TILE_N": 64}
@@ -62,3 +62,39 @@ def test_one_plan_serves_every_size():
     g = new_graph()
     dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1)).set_output()
     run(g, {"N": 2, "H": 6, "W": 5})
+
+
+# ---- strides: phases of the pixels, in one launch
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_in_one_launch(name):
+    g = new_graph()
+    dgrad(g, *STRIDED[name]).set_output()
+    plan = run(g)
+    assert len(plan.programs[0].kernels) == 1
+
+
+@pytest.mark.parametrize("what", ["three channels", "first", "i8"])
+def test_strides_of_operands_that_come_one_by_one(what):
+    x, w = [2, 3 if what == "three channels" else 24, 5, 6], [36, 24, 3, 3]
+    w[1], is_integer = x[1], what == "i8"
+    g = new_graph(dtypes.i8 if is_integer else dtypes.f16, compute_data_type="f32")
+    y = response_dims(x, w, around(1, 2))
+    dy = g.tensor(y, packed(y)) if what == "first" else image(g, y)
+    compute = {"compute_data_type": "i32"} if is_integer else {}
+    dx = g.conv_dgrad(dy, image(g, w), **around(1, 2), **compute).set_dim(x).set_output()
+    if what == "first":
+        dx.set_stride(packed(x))
+    if is_integer:
+        dx.set_data_type("i32")
+    run(g)
+
+
+def test_a_reduction_after_a_stride_is_a_kernel_of_its_own():
+    g = new_graph()
+    dx = dgrad(g, [1, 16, 5, 4], [24, 16, 3, 3], around(1, 2))
+    g.reduction(dx, "add").set_dim([1, 16, 1, 1]).set_output().set_data_type("f32")
+    plan = check(g, slack=4.0)
+    assert plan.programs[0].fusions[0].engine == "conv_sm80"
