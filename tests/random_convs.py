@@ -1,8 +1,8 @@
 """Random convolutions of the engines' surfaces: `draw(random, surface)`.
 
-Odd sizes, groups, paddings beyond the filter, strides beyond it, layouts with gaps, sizes that
-are symbols, work before and after the convolution whose operands are broadcast in every way,
-several outputs, infinities beside padding.
+Forward, or their gradients by the image.  Odd sizes, groups, paddings beyond the filter, strides
+beyond it, layouts with gaps, sizes that are symbols, work before and after the convolution whose
+operands are broadcast in every way, several outputs, infinities beside padding.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Surface:
     "nothing", if there are none.
     spatial: how many axes.  unit: elements that gaps are multiples of.
     is_one_tap: filters are, of stride 1, without padding.
+    strides_gradients: whether gradients may have strides.
     """
 
     types: tuple[str, ...]
@@ -46,6 +47,7 @@ class Surface:
     unit: int = 1
     is_one_tap: bool = False
     mixes: bool = False
+    strides_gradients: bool = False
 
 
 _LAST = ("last", "last", "row gaps")
@@ -55,6 +57,7 @@ SURFACES = {
         (1, 2, 3, 4, 5, 8, 12, 16, 33, 64),
         (1, 1, 2, 3, 4, 8),
         mixes=True,
+        strides_gradients=True,
     ),
     "conv_depthwise": Surface(
         ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)
@@ -68,6 +71,7 @@ SURFACES = {
         before="channels",
         unit=16,
         mixes=True,
+        strides_gradients=True,
     ),
     "conv_product_sm90": Surface(
         ("f16", "bf16"),
@@ -127,7 +131,7 @@ _ONE_TAP = {"taps": 1, "stride": 1, "dilation": 1, "pre": 0, "post": 0}
 def draw(random: Random, surface: Surface, target: str) -> Drawn:
     """A graph whose convolution the engine takes."""
     io = dtypes.of(random.choice(surface.types))
-    spatial = random.choice(surface.spatial)
+    spatial, is_gradient = random.choice(surface.spatial), random.random() < 0.35
     c, groups, k = (random.choice(n) for n in (surface.channels, surface.groups, surface.outputs))
     is_stem = surface is SURFACES["conv_stem_sm90"]
     extents = [random.choice((1, 2, 3, 5, 6, 7, 9)) for _ in range(spatial)]
@@ -139,7 +143,10 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
         else window_of(random, extent, is_dense=is_stem and axis == spatial - 1)
         for axis, extent in enumerate(extents)
     ]
-    sizes, dims = {}, [random.choice((1, 2, 3)), c * groups, *extents]
+    if is_gradient and not surface.strides_gradients:
+        windows = [{**window, "stride": 1} for window in windows]
+    own = k if is_gradient else c  # channels of a group of the forward image
+    sizes, dims = {}, [random.choice((1, 2, 3)), own * groups, *extents]
     for axis, name in zip((0, *range(2, 2 + spatial)), "NABC", strict=False):
         if random.random() < 0.25:
             sizes[name] = dims[axis]
@@ -160,29 +167,34 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     def tensor(shape: list[Any], *layouts: str, **options: Any) -> Any:
         return g.tensor(shape, strides_of(shape, random.choice(layouts), gap), **options)
 
+    names = {"pre_padding": "pre", "post_padding": "post"}
+    names |= {name: name for name in ("stride", "dilation")}
+    parameters: dict[str, Any] = {
+        "convolution_mode": random.choice(("CROSS_CORRELATION", "CONVOLUTION")),
+        **{name: [window[key] for window in windows] for name, key in names.items()},
+    }
+    filter_ = [(c if is_gradient else k) * groups, own, *(window["taps"] for window in windows)]
+    moved = dims
+    if is_gradient:
+        like = dnnc.pygraph("forward")
+        like_y = like.conv_fprop(like.tensor(dims), like.tensor(filter_), **parameters)
+        moved = list(like_y.get_dim())
     before = _before(random, surface, is_integer=is_integer)
     # Integers of up to 9 beside tf32 would cancel to rows that are all rounding.
     raws = (io, dtypes.f16) if io == dtypes.f32 else (io, io, dtypes.f16, dtypes.i8, dtypes.f32)
     raw = random.choice(raws) if before == _CASTS else io
-    x = taken = tensor(dims, *surface.layouts, data_type=raw)
+    x = taken = tensor(moved, *surface.layouts, data_type=raw)
     ones = [1] * spatial
     if before:
-        others = [[1, c * groups, *ones], [dims[0], 1, *ones], [1, 1, *dims[2:]]]
+        others = [[1, c * groups, *ones], [moved[0], 1, *ones], [1, 1, *moved[2:]]]
         other = random.choice(others if surface.before == "any" else others[:1])
         taken = g.relu(g.add(x, tensor(other, "first"))).set_data_type(io)
-    names = {"pre_padding": "pre", "post_padding": "post"}
-    names |= {name: name for name in ("stride", "dilation")}
-    y = g.conv_fprop(
-        taken,
-        tensor(
-            [k * groups, c, *(window["taps"] for window in windows)],
-            *surface.filters,
-            data_type=of_filter,
-        ),
-        convolution_mode=random.choice(("CROSS_CORRELATION", "CONVOLUTION")),
-        compute_data_type="i32" if is_integer else "f32",
-        **{name: [window[key] for window in windows] for name, key in names.items()},
-    )
+    operands = (taken, tensor(filter_, *surface.filters, data_type=of_filter))
+    compute = {"compute_data_type": "i32" if is_integer else "f32"}
+    if is_gradient:
+        y = g.conv_dgrad(*operands, **parameters, **compute).set_dim(dims)
+    else:
+        y = g.conv_fprop(*operands, **parameters, **compute)
     if is_integer:
         y.set_data_type("i32")
     made = _after(random, g, x, y, tensor)

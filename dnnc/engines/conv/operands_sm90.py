@@ -100,7 +100,8 @@ class TapOperand:
         if self.shape.spread:  # of no tap, channels past the last one: zeros
             is_empty = self.shape.spread.chosen(batch).is_empty()
             if is_empty is not None:
-                end = self.shape.c_group * self.shape.groups
+                # TMA begins at whole 16 bytes, as panels do.
+                end = self.shape.groups * self.shape.padded_channels(self.panels.k)
                 channel = ops.select(is_empty, end, channel)
         for offset in range(0, self.share_rows, self.box_rows):
             moved = ops.add(begins, offset)
