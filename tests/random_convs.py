@@ -60,7 +60,11 @@ SURFACES = {
         strides_gradients=True,
     ),
     "conv_depthwise": Surface(
-        ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)
+        ("f16", "bf16", "f32", "i8"),
+        (1, 1, 1, 2, 3, 4, 7),
+        (1, 2, 3, 5, 8, 16),
+        (1, 1, 2, 3, 4, 8),
+        strides_gradients=True,
     ),
     "conv_grouped_sm80": Surface(("f16", "bf16", "i8"), (8, 8, 16), (2, 3, 4, 8), (8, 8, 16, 24)),
     "conv_sm90": Surface(

@@ -67,6 +67,23 @@ class Window:
         """The first tap's last place, counted from the input's last pixel."""
         return self.post - self.reach
 
+    # ---- of tiles of outputs: see `tiles.strips.Moves`
+
+    def place(self, output: int, tap: int) -> int | None:
+        return output * self.stride + tap * self.dilation
+
+    def origin(self, start: ops.Number) -> ops.Number:
+        return ops.sub(ops.mul(start, self.stride), self.pre)
+
+    def lines(self, outputs: int) -> int:
+        return outputs * self.stride
+
+    def may_be_outside(self, step: int, tile: int, inputs: Expr, outputs: Expr) -> bool:
+        last = self.reach + (tile - 1) * self.stride
+        # The last tile ends with the output, so its last tap with the padding.
+        is_whole = outputs.known_divisor() % tile == 0
+        return step < self.pre or step > last - self.post or not is_whole
+
     def outputs(self, extent: Size) -> Expr:
         """Extent of the output for one of the input."""
         return (Expr.of(extent) + (self.upper - self.lower - 1)) // self.stride + 1

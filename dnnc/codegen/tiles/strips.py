@@ -11,11 +11,10 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...expr import Expr, ceildiv
 from .. import ops
-from ..hopper.im2col import Window
 from ..kernel import Kernel
 from ..ops import Number
 from ..walk.index import Index
@@ -23,7 +22,35 @@ from ..walk.region_walk import Walk
 from .pixels import Place
 
 
-def met(tile: int, window: Window) -> dict[int, list[tuple[int, int]]]:
+class Moves(Protocol):
+    """How a filter lies on what is read of it, along an axis: a `Window`, or a gradient's phases.
+
+    taps: of the filter.
+    """
+
+    @property
+    def taps(self) -> int: ...
+
+    def place(self, output: int, tap: int) -> int | None:
+        """Pixels from the first one that a tile meets to what a tap of an output does; None: that
+        meets nothing."""
+        ...
+
+    def origin(self, start: Number) -> Number:
+        """The first pixel that a tile meets which begins at an output."""
+        ...
+
+    def lines(self, outputs: int) -> int:
+        """Pixels from what an output meets to what one so many further does."""
+        ...
+
+    def may_be_outside(self, step: int, tile: int, inputs: Expr, outputs: Expr) -> bool:
+        """Whether a pixel so many from a tile's first one may lie outside; inputs, outputs: the
+        extents of what is read and of the result."""
+        ...
+
+
+def met(tile: int, moves: Moves) -> dict[int, list[tuple[int, int]]]:
     """Pixels that the outputs of a tile meet along one axis, from the first on.
 
     Pixel -> (output of the tile, tap) of all that meet it.
@@ -32,9 +59,9 @@ def met(tile: int, window: Window) -> dict[int, list[tuple[int, int]]]:
     3: [(1, 2)]}.
     """
     found: dict[int, list[tuple[int, int]]] = {}
-    for output, tap in itertools.product(range(tile), range(window.taps)):
-        place = output * window.stride + tap * window.dilation
-        found.setdefault(place, []).append((output, tap))
+    for output, tap in itertools.product(range(tile), range(moves.taps)):
+        if (place := moves.place(output, tap)) is not None:
+            found.setdefault(place, []).append((output, tap))
     return dict(sorted(found.items()))
 
 
@@ -44,7 +71,7 @@ class Strips:
     extents of X and of Y."""
 
     kernel: Kernel
-    windows: Sequence[Window]
+    windows: Sequence[Moves]
     tiles: Sequence[int]
     inputs: Sequence[Expr]
     outputs: Sequence[Expr]
@@ -66,18 +93,15 @@ class Strips:
 
     def origin(self, starts: Sequence[Number], axis: int) -> Number:
         """The pixel of X that the first tap of a strip's first output lies on."""
-        window = self.windows[axis]
-        return ops.sub(ops.mul(starts[axis], window.stride), window.pre)
+        return self.windows[axis].origin(starts[axis])
 
     def place(self, starts: Sequence[Number], axis: int, step: int) -> Place:
         """`step` pixels from there."""
         window, tile = self.windows[axis], self.tiles[axis]
-        last = window.reach + (tile - 1) * window.stride
-        # The last tile ends with the output, so its last tap with the padding.
-        is_whole = self.outputs[axis].known_divisor() % tile == 0
-        may_be_outside = step < window.pre or step > last - window.post or not is_whole
+        inputs, outputs = self.inputs[axis], self.outputs[axis]
+        may_be_outside = window.may_be_outside(step, tile, inputs, outputs)
         number = ops.add(self.origin(starts, axis), step)
-        return Place.of(self.kernel, number, self.inputs[axis], may_be_outside=may_be_outside)
+        return Place.of(self.kernel, number, inputs, may_be_outside=may_be_outside)
 
     def outputs_along(self, starts: Sequence[Number], axis: int) -> list[tuple[Index, Any]]:
         """(coordinate inside the output, whether the output has it) of a strip's on an axis."""

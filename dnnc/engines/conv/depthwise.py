@@ -30,7 +30,13 @@ from ..product.pattern import epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
 from .depthwise_kernel import DepthwiseKernel
 from .depthwise_model import predicted
-from .depthwise_tile import MOST_LIVE, OCCUPANCIES, DepthwiseFacts, DepthwiseTiling
+from .depthwise_tile import (
+    MOST_LIVE,
+    MOST_TAPS_UNROLLED,
+    OCCUPANCIES,
+    DepthwiseFacts,
+    DepthwiseTiling,
+)
 from .pattern import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
 from .surface import MOST_PIXELS, anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons
 
@@ -45,6 +51,8 @@ _TURNS = (1, 2, 4, 8, 16)
 _THREADS = 128  # of a candidate's block
 # Rows and columns of a tile that are worth a look.
 _TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
+# Of gradients with strides: whole strides.
+_SPREAD_TILES = ((1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (2, 14))
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class ConvDepthwiseEngine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True):
+        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True, takes_strides=True):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         for name, operand in (("X", op.moved), ("W", op.w)):
@@ -103,6 +111,16 @@ class ConvDepthwiseEngine(Engine):
         if _facts(shape, op, ()).filter_bytes(1) > STATIC_SMEM_BYTES:
             what = f"a filter of {shape.taps} taps, {shape.c_group} channels each"
             return reason("filter", what, f"taps of a channel in {STATIC_SMEM_BYTES} bytes")
+        if shape.spread:
+            taps = shape.filter_taps * shape.c_group
+            if (
+                max(op.stride[:-2], default=1) > 1
+                or max(op.stride) > 2
+                or taps > MOST_TAPS_UNROLLED
+            ):
+                what = f"{op.label} of strides {list(op.stride)}, {taps} taps of all channels"
+                wanted = f"strides of 2 along the last two axes, up to {MOST_TAPS_UNROLLED} taps"
+                return reason("stride", what, wanted)
         return extent_reasons(shape, MOST_PIXELS)
 
     # ---- knobs
@@ -128,7 +146,8 @@ class ConvDepthwiseEngine(Engine):
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         facts, found = _facts_of(fusion), list[Knobs]()
         is_alone = "g2" not in fusion.roles.values()
-        for load, (rows, columns) in itertools.product(facts.loads, _TILES):
+        tiles = _SPREAD_TILES if facts.shape.spread else _TILES
+        for load, (rows, columns) in itertools.product(facts.loads, tiles):
             live = facts.live(rows, columns, facts.width(load))
             if live > MOST_LIVE:
                 continue

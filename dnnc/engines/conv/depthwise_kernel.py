@@ -21,7 +21,6 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.ampere.staged_filter import StagedFilter
-from ...codegen.hopper.im2col import Window
 from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.ops import Number
@@ -29,7 +28,7 @@ from ...codegen.region import Region
 from ...codegen.scalars.math import widened
 from ...codegen.scalars.scalar import Scalars
 from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
-from ...codegen.tiles.strips import Lines, Strips, finish, linear, met
+from ...codegen.tiles.strips import Lines, Moves, Strips, finish, linear, met
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, ceildiv, product
@@ -59,7 +58,7 @@ class DepthwiseKernel:
         self.kernel, self.region, self.tiling = kernel, region, tiling
         (self.call,) = (op for op in region.operations if op.name == "func.call")
         self.shape = conv_of_call(region, self.call)
-        self.windows: Sequence[Window] = self.shape.windows
+        self.windows: Sequence[Moves] = self.shape.moves
         self.tiles = tiling.tiles(len(self.windows))
         self.x, self.w = self.call.operands
         self.x_dims = region.dims_of(self.x)
@@ -154,7 +153,7 @@ class DepthwiseKernel:
         tiling, shape = self.tiling, self.shape
         element, taps = self.scalars.type, [window.taps for window in self.windows]
         self.filter = StagedFilter(
-            self.kernel, shape.taps, shape.c_group, tiling.fragments, tiling.width, element
+            self.kernel, shape.filter_taps, shape.c_group, tiling.fragments, tiling.width, element
         )
         first = ops.mul(tile, tiling.fragments * tiling.width)
         source = self.shape.w.type
@@ -178,7 +177,7 @@ class DepthwiseKernel:
         if not self.tiling.is_held:
             return None
         pointer = self.filter.pointer
-        return [self._taken(pointer, tap) for tap in range(self.shape.taps)]
+        return [self._taken(pointer, tap) for tap in range(self.shape.filter_taps)]
 
     def _taken(self, pointer: Any, tap: Number) -> list[list[Any]]:
         return [
@@ -270,7 +269,7 @@ class DepthwiseKernel:
         line, words = columns * max(1, bits // 32), max(1, self.scalars.type.width // 32)
         row, taps = tiling.columns * tiling.width * words, self.windows[-1].taps
         taps *= tiling.width * self.shape.c_group * words
-        used_up = (tiling.rows - 1) * self.windows[-2].stride if tiling.rows > 1 else 0
+        used_up = self.windows[-2].lines(tiling.rows - 1) if tiling.rows > 1 else 0
         needed = max(lines * line + row + taps, (lines - used_up) * line + tiling.rows * row)
         room = registers_for(tiling.min_blocks, tiling.threads) if tiling.min_blocks else 0
         return lines if needed + _ADDRESSES <= room else max(1, _AHEAD // line)
@@ -333,7 +332,7 @@ class DepthwiseKernel:
         """Where taps of outputs of the tile lie, along the first axes."""
         found = []
         for axis, (output, tap) in enumerate(zip(outputs, taps, strict=True)):
-            window = self.windows[axis]
+            window = self.shape.windows[axis]
             reach = ops.add(ops.mul(tap, window.dilation), output * window.stride)
             number = ops.add(self.strips.origin(strip.starts, axis), reach)
             found.append(Place.of(self.kernel, number, self.x_dims[2 + axis]))

@@ -90,11 +90,13 @@ def _sector_bytes(fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling
     tiles = facts.channels // own
     if not facts.is_last or tiles == 1 or own * size >= LINE_BYTES:
         return 0
-    outputs = typical(facts.shape.pixels)
+    outputs = typical(op.made.elements()) // facts.channels
     inputs = typical(op.moved.elements()) // (facts.shape.groups * facts.shape.c_group)
     read = max(1, own // facts.shape.k_group) * facts.shape.c_group * size
     # Pixels side by side share sectors, unless strides pass over some.
-    inputs_bytes = min(inputs * read, outputs * facts.shape.taps * _sectors(read))
+    inputs_bytes = min(
+        inputs * read, facts.products(outputs) // facts.shape.c_group * _sectors(read)
+    )
     return tiles * (inputs_bytes + outputs * _sectors(own * size))
 
 
@@ -132,7 +134,7 @@ def instructions(
     of Y."""
     shape, width = facts.shape, tiling.width
     pixels = 1
-    for tile, window in zip(tiling.tiles(len(shape.windows)), shape.windows, strict=True):
+    for tile, window in zip(tiling.tiles(len(shape.moves)), shape.moves, strict=True):
         pixels *= len(met(tile, window))
     if tiling.unrolled == "row":  # rows of X are read for each row of outputs
         last = shape.windows[-1]

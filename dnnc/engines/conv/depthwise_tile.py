@@ -138,15 +138,17 @@ class DepthwiseFacts:
     def filter_bytes(self, channels: int) -> int:
         """Bytes of shared memory for the taps of so many output channels."""
         size = max(1, self.sums.bits // 8)
-        return StagedFilter.bytes_of(self.shape.taps, self.shape.c_group, channels, size)
+        return StagedFilter.bytes_of(self.shape.filter_taps, self.shape.c_group, channels, size)
 
     def products(self, outputs: int) -> int:
         """Multiply-adds of so many elements of the output."""
-        return outputs * self.shape.taps * self.shape.c_group
+        taps, spread = self.shape.filter_taps, self.shape.spread
+        of_all = outputs * taps * self.shape.c_group
+        return -(-of_all // spread.phases) if spread else of_all
 
     def unrolled(self, outputs: int) -> str:
         """How much of the filter is written out; outputs: elements of a thread's tile."""
-        products, taps = self.products(outputs), self.products(1)
+        products, taps = self.products(outputs), self.shape.filter_taps * self.shape.c_group
         if products <= MOST_UNROLLED and taps <= MOST_TAPS_UNROLLED:
             return "filter"
         row = outputs * self.shape.windows[-1].taps * self.shape.c_group
@@ -154,11 +156,11 @@ class DepthwiseFacts:
 
     def live(self, rows: int, columns: int, width: int, *, is_held: bool = False) -> int:
         """Registers of sums, of the taps that lie on one row of X, or of all, and of such a row."""
-        windows = (*(Window(1),) * 2, *self.shape.windows)[-2:]
+        windows = (*(Window(1),) * 2, *self.shape.moves)[-2:]
         outputs = rows * columns * width
         taps = min(rows, windows[0].taps) * windows[1].taps * self.shape.c_group * width
         if is_held:
-            taps = self.products(width)
+            taps = width * self.shape.filter_taps * self.shape.c_group
         line = len(met(columns, windows[1])) * max(1, width * self.bits // 32)
         return (outputs + taps) * self.sum_words + line
 
@@ -205,6 +207,13 @@ class DepthwiseFacts:
             )
             return
         rows, outputs = knobs["TILE_ROWS"], knobs["TILE_ROWS"] * knobs["TILE_COLS"] * width
+        if self.shape.spread:
+            steps = (*(1,) * 2, *(axis.stride for axis in self.shape.spread.axes))[-2:]
+            if rows % steps[0] or knobs["TILE_COLS"] % steps[1]:
+                what = f"tiles of {rows} x {knobs['TILE_COLS']} pixels of a gradient"
+                yield what, f"multiples of its strides {steps[0]} and {steps[1]}"
+            if self.unrolled(outputs) != "filter":
+                yield f"a gradient's tile of {outputs} sums", f"{MOST_UNROLLED} multiply-adds"
         if rows > 1 and len(self.shape.windows) == 1:
             yield f"TILE_ROWS={rows} of one spatial dim", "1"
         if outputs * self.sum_words > MOST_SUMS:
@@ -214,7 +223,8 @@ class DepthwiseFacts:
         needed = _OTHER_REGISTERS + self.live(rows, knobs["TILE_COLS"], width)
         if knobs["OCCUPANCY"] and needed > most:
             yield f"OCCUPANCY={knobs['OCCUPANCY']}: {needed} registers a thread", f"at most {most}"
-        held = (self.products(width) + outputs) * self.sum_words
+        held = width * self.shape.filter_taps * self.shape.c_group + outputs
+        held *= self.sum_words
         if knobs["SPECFILT"] and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"
             yield what, f"at most {MOST_HELD}, and {MOST_UNROLLED} multiply-adds of a tile"

@@ -15,6 +15,7 @@ memory and in products.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -122,12 +123,17 @@ class ConvShape:
 
     @property
     def taps(self) -> int:
-        if self.spread:
-            return self.spread.most_taps
-        found = 1
-        for window in self.windows:
-            found *= window.taps
-        return found
+        return self.spread.most_taps if self.spread else self.filter_taps
+
+    @property
+    def moves(self) -> tuple[Window | AxisSpread, ...]:
+        """How the filter lies along the spatial axes, for tiles that have pixels of all phases."""
+        return self.spread.axes if self.spread else self.windows
+
+    @property
+    def filter_taps(self) -> int:
+        """Taps of the filter: of all phases."""
+        return math.prod(move.taps for move in self.moves)
 
     @property
     def batch(self) -> Loops:

@@ -56,13 +56,14 @@ class AxisSpread:
     """The phases of an axis, those of most taps first.
 
     stride: pixels from one to the next of a phase.  step: outputs from what a tap meets to what the
-    next one does.  more: pixels of a phase beyond the number of outputs.
+    next one does.  more: pixels of a phase beyond the number of outputs.  taps: of the filter.
     """
 
     stride: int
     step: int
     more: int
     phases: tuple[AxisPhase, ...]
+    taps: int
 
     @staticmethod
     def of(window: Window, pixels: Expr, outputs: Expr, *, is_turned: bool) -> AxisSpread:
@@ -85,7 +86,7 @@ class AxisSpread:
         more = -((window.pre + window.post - window.reach) // stride)
         if pixels.constant is not None and outputs.constant is not None:
             more = -(-pixels.constant // stride) - outputs.constant
-        return AxisSpread(stride, step, more, tuple(phases))
+        return AxisSpread(stride, step, more, tuple(phases), window.taps)
 
     @property
     def lower(self) -> int:
@@ -112,9 +113,32 @@ class AxisSpread:
         return Window(self.reach + 1, pre=-self.lower, post=post)
 
     @property
-    def taps(self) -> tuple[int, ...]:
-        """Of each phase; one, of zeros, where there are none."""
+    def counts(self) -> tuple[int, ...]:
+        """Taps of each phase; one, of zeros, where there are none."""
         return tuple(max(1, phase.taps) for phase in self.phases)
+
+    # ---- of tiles that have pixels of all phases (`tiles.strips`): they begin at whole strides
+
+    def place(self, pixel: int, tap: int) -> int | None:
+        """See `Moves`."""
+        phase = next(phase for phase in self.phases if phase.origin == pixel % self.stride)
+        taps = [phase.first_tap + i * phase.tap_step for i in range(phase.taps)]
+        if tap not in taps:
+            return None
+        return pixel // self.stride + self.offset(phase) + taps.index(tap) * self.step
+
+    def origin(self, start: Number) -> Number:
+        return ops.add(ops.div(start, self.stride), self.lower)
+
+    def lines(self, pixels: int) -> int:
+        return pixels // self.stride
+
+    def may_be_outside(self, step: int, tile: int, outputs: Expr, pixels: Expr) -> bool:
+        """outputs, pixels: extents of dY, which is read, and of dX."""
+        if step + self.lower < 0 or pixels.constant is None or outputs.constant is None:
+            return True
+        last = (pixels.constant - tile) // self.stride + self.lower + step
+        return pixels.constant % tile != 0 or last >= outputs.constant
 
     def is_whole(self, pixels: Expr, outputs: Expr) -> bool:
         """Whether every phase has all of its pixels; outputs: extent of dY."""
@@ -139,7 +163,7 @@ class Spread:
     @property
     def most_taps(self) -> int:
         """Of a phase."""
-        return math.prod(max(axis.taps) for axis in self.axes)
+        return math.prod(max(axis.counts) for axis in self.axes)
 
     @property
     def all_taps(self) -> int:
@@ -214,7 +238,7 @@ class ChosenPhase:
 
     def _divided(self, axis: int, tap: Number) -> tuple[Number, Number]:
         """(place among the phase's taps of the axis, what is left for the axes before it)."""
-        counts = self.spread.axes[axis].taps
+        counts = self.spread.axes[axis].counts
         if max(counts) == 1:
             return 0, tap
         if axis == 0:

@@ -64,7 +64,7 @@ class Depth:
         extents = {CHANNEL: shape.c_group}
         taps = [window.taps for window in shape.windows]
         if shape.spread:  # of the phase that has most
-            taps = [max(axis.taps) for axis in shape.spread.axes]
+            taps = [max(axis.counts) for axis in shape.spread.axes]
         extents |= {2 + i: count for i, count in enumerate(taps)}
         return Depth(tuple(axes), tuple(extents[axis] for axis in axes))
 

@@ -17,6 +17,9 @@ CASES = {
     "small groups, turned": (
         "conv_depthwise", [2, 8, 6, 7], [12, 2, 3, 2], {**around(1), **TURNED}),
     "volumes": ("conv_depthwise", [1, 8, 4, 3, 5], [8, 1, 2, 3, 3], around(1, spatial=3)),
+    "depthwise, strides": ("conv_depthwise", [2, 24, 9, 7], [24, 1, 3, 3], around(1, 2)),
+    "small groups, strides, turned": (
+        "conv_depthwise", [2, 8, 8, 7], [12, 2, 5, 2], {**around(1, 2), **TURNED}),
     "groups of 8": ("conv_grouped_sm80", [2, 32, 6, 7], [32, 8, 3, 3], around(1)),
     "groups of 16, turned": (
         "conv_grouped_sm80", [2, 16, 6, 7], [32, 8, 3, 2], {**around(1), **TURNED}),
@@ -40,3 +43,32 @@ def test_every_engine_reads_the_filter_transposed(name):
     if is_first:
         dx.set_stride(packed(x))
     check(g, engine=engine, **target)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_a_mask_and_sums_of_a_batch_norm_join_the_gradient(target):
+    """DgradDreluBNBwdWeight of cuDNN's guide."""
+    g = new_graph(dtypes.f16, target=target)
+    x, one = [2, 16, 5, 4], [1, 16, 1, 1]
+    dx = g.conv_dgrad(image(g, [2, 24, 5, 4]), image(g, [24, 16, 3, 3]), padding=[1, 1])
+    dy = g.relu_backward(dx.set_dim(x), image(g, x)).set_output()
+    small = [g.tensor(one, data_type="f32") for _ in range(3)]
+    for made in g.dbn_weight(dy, image(g, x), *small):
+        made.set_output().set_data_type("f32")
+    plan = check(g, target=target, slack=8.0, allowance=1e-4)
+    (fused,) = (f for f in plan.programs[0].fusions if f.engine.startswith("conv"))
+    assert {"pointwise:relu_bwd", "reduction:add"} <= set(fused.ops)
+
+
+@pytest.mark.parametrize("engine", ["conv_sm90", "conv_sm80"])
+def test_work_on_dy_comes_before_it(engine):
+    """That of dBNApply, whose padding is of zeros."""
+    target = "sm_90a" if engine == "conv_sm90" else "sm_80"
+    g = new_graph(dtypes.f16, target=target)
+    dims, one = [2, 24, 5, 4], [1, 24, 1, 1]
+    dy, x = image(g, dims), image(g, dims)
+    scaled = g.add(g.mul(dy, g.tensor(one)), g.mul(x, g.tensor(one)))
+    before = g.add(scaled, g.tensor(one)).set_data_type(dtypes.f16)
+    dx = g.conv_dgrad(before, image(g, [24, 16, 3, 3]), padding=[1, 1]).set_dim([2, 16, 5, 4])
+    g.add(dx, image(g, [2, 16, 5, 4])).set_output()
+    check(g, engine=engine, target=target, slack=4.0)
