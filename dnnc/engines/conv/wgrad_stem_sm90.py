@@ -180,7 +180,10 @@ class StemSpace:
     def axes(self) -> SpaceAxes | None:
         return None
 
-    def is_row(self, row: Any) -> Any:
+    def is_row(self, batch: Batch, row: Any) -> Any:
+        return None
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
         return None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:

@@ -138,8 +138,11 @@ def test_zeros_around_x_are_multiplied():
 
 # ---- refusals
 
-# What an engine takes of a gradient whose stride is 2.
-TAKERS = {"dgrad": ("fallback", "conv_sm90", "conv_sm80"), "wgrad": ("fallback", "conv_wgrad_sm90")}
+# Gradient -> the engines that take it with a stride of 2.
+TAKERS = {
+    "dgrad": ("fallback", "conv_sm90", "conv_sm80"),
+    "wgrad": ("fallback", "conv_wgrad_sm90", "conv_wgrad_sm80"),
+}
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
