@@ -366,20 +366,32 @@ def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ..
 
 
 def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
-    """Whether no two elements share a place (True where symbols leave it open)."""
+    """Whether no two elements share a place.
+
+    Of symbols it is asked at the sizes at which that is likeliest: dims of 2, or the least ones that
+    may be above it, and strides that no dim tells as large as they may be.
+    """
     if _repeated(dims, strides):
         return False
+    told = {dim for extent in dims for dim in extent.dims()}
+    sizes = {dim.name: _small(dim) for dim in told}
+    sizes |= {d.name: d.greatest for s in strides for d in s.dims() if d not in told}
+    pairs = [
+        (stride.evaluate(sizes), extent.evaluate(sizes))
+        for stride, extent in zip(strides, dims, strict=True)
+        if extent.constant != 1
+    ]
     reached = 0
-    for axis in reversed(stride_order(dims, strides)):
-        if dims[axis].constant == 1:
-            continue
-        stride, extent = strides[axis].constant, dims[axis].constant
-        if stride is None or extent is None:
-            return True
+    for stride, extent in sorted(pair for pair in pairs if pair[1] > 1):
         if stride <= reached:
             return False
         reached += stride * (extent - 1)
     return True
+
+
+def _small(dim: Dim) -> int:
+    """The least size of a symbol that is at least 2, if there is one."""
+    return dim.least if dim.least > 1 else min(max(2, dim.multiple_of), dim.greatest)
 
 
 def strides_like(model: Tensor) -> tuple[Expr, ...]:
