@@ -76,3 +76,25 @@ def test_a_layer_is_one_kernel(tmp_path, monkeypatch):
     for variant in names["plan"].programs[0].variants:
         (launch,) = [step.launch for step in variant.steps]
         assert "conv_sm80" in launch.kernel
+
+
+@pytest.mark.rotating
+def test_the_plan_that_is_shown_is_what_inspect_prints(tmp_path, monkeypatch):
+    """But for keys and for numbers that follow the compiler: bytes of code, registers."""
+    monkeypatch.chdir(tmp_path)
+    texts = {language: text for language, text in reversed(blocks("plan-format.md"))}
+    (tmp_path / "ffn.py").write_text(texts["python"])
+    compiled, shown, _ = (line.split()[1:] for line in texts["sh"].splitlines())
+    assert command(*compiled).exit_code == 0
+    printed = masked(command(*shown).stdout).splitlines()
+    for line in masked(texts["text"]).splitlines():
+        start = line.removesuffix("...").rstrip()
+        assert any(found.startswith(start) for found in printed), line
+
+
+def masked(text):
+    """A text without what changes from version to version, and without spaces for columns."""
+    text = re.sub(
+        r"(?m)^key .*|(?<=cubin )[\d,]+|(?<=PTX )[\d,]+|(?<=128 ) *\d+(?= +0 B)", "", text
+    )
+    return re.sub(r" +", " ", text)

@@ -45,7 +45,9 @@ def test_the_graph_is_the_example():
     assert (ROOT / "examples" / "ffn.py").read_text().endswith(graph)
 
 
-@pytest.mark.parametrize("page", ["cli", "pygraph", "tuning"])
+@pytest.mark.parametrize(
+    "page", ["cli", "pygraph", "tuning", "engines", "c", "caches", "plan-format"]
+)
 def test_pages_show_the_same_graph(page):
     graph, _ = blocks("python")
     assert graph in (ROOT / "docs" / f"{page}.md").read_text()

@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import given
 from ..errors import DnncError, Status
-from ..plan.plan import FusionRecord, Plan
+from ..expr import typical_sizes
+from ..plan.plan import FusionRecord, Plan, Program
 from ..progress import Report, silent
 
 
@@ -31,13 +32,15 @@ class RecordedChoice:
 
 @dataclass(frozen=True)
 class RecordedConfig:
-    """The first config of a plan's first program."""
+    """The config of a plan's first program that runs sizes as the ranking assumed them."""
 
     choices: tuple[RecordedChoice, ...]
 
     @staticmethod
     def of(plan: Plan) -> RecordedConfig:
-        return RecordedConfig(tuple(map(_choice, plan.programs[0].fusions_of(0))))
+        program = plan.programs[0]
+        fusions = program.fusions_of(_typical_config(plan, program))
+        return RecordedConfig(tuple(map(_choice, fusions)))
 
     @property
     def name(self) -> str:
@@ -60,6 +63,17 @@ class RecordedConfig:
         return {
             f"{i}.{k}": v for i, choice in enumerate(self.choices) for k, v in choice.knobs.items()
         }
+
+
+def _typical_config(plan: Plan, program: Program) -> int:
+    """The config that runs typical sizes; the first where guards depend on the device."""
+    sizes = typical_sizes(plan.dims, {})
+    for variant in program.variants:
+        guard = plan.guard(variant.guard)
+        named = {dim.name for _, *sides in guard.comparisons for e in sides for dim in e.dims()}
+        if named <= sizes.keys() and guard.holds(sizes):
+            return max(0, program.config_of(variant))
+    return 0
 
 
 def _choice(record: FusionRecord) -> RecordedChoice:

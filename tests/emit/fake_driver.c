@@ -21,6 +21,7 @@ struct CUfunc_st {
 };
 
 static struct CUfunc_st kernels[KERNELS];
+static int are_told; /* whether a test says which kernels there are */
 static int kernel_count, map_count, module_count, live_modules;
 static char maps[MAPS][512];
 static char log_text[LOG];
@@ -53,14 +54,13 @@ void fake_device(int major, int minor, int processors, int smem)
     capability[1] = minor;
     sm_count = processors;
     optin_smem = smem;
-    module_count = kernel_count = 0;
+    module_count = kernel_count = are_told = 0;
     failing[0] = 0;
     context = (CUcontext)0x1000;
     fake_clear();
 }
 
-/* A kernel that modules have; sizes: of its arguments, in bytes. */
-void fake_kernel(const char *name, int static_smem, int count, const int *sizes)
+static void add_kernel(const char *name, int static_smem, int count, const int *sizes)
 {
     struct CUfunc_st *kernel = &kernels[kernel_count++];
     memset(kernel, 0, sizeof *kernel);
@@ -69,6 +69,13 @@ void fake_kernel(const char *name, int static_smem, int count, const int *sizes)
     kernel->count = count;
     if (count > 0)
         memcpy(kernel->sizes, sizes, sizeof(int) * (size_t)count);
+}
+
+/* A kernel that modules have; sizes: of its arguments, in bytes. */
+void fake_kernel(const char *name, int static_smem, int count, const int *sizes)
+{
+    are_told = 1;
+    add_kernel(name, static_smem, count, sizes);
 }
 
 int fake_allowed_smem(int kernel) { return kernels[kernel].smem; }
@@ -163,8 +170,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 {
     int i;
     (void)module;
-    if (kernel_count == 0) /* no test said what there is: any kernel, of unknown arguments */
-        fake_kernel(name, 0, -1, NULL);
+    if (!are_told) /* any kernel, of unknown arguments */
+        add_kernel(name, 0, -1, NULL);
     for (i = 0; i < kernel_count; i++) {
         if (strcmp(kernels[i].name, name) == 0) {
             *function = &kernels[i];

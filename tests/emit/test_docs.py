@@ -28,7 +28,7 @@ def test_the_example_runs(tmp_path, fake_object, monkeypatch):
     assert (done.returncode, done.stderr) == (0, "")
     launched, _, printed = done.stdout.strip().rpartition("\n")
     assert launched.startswith("launch fusion0_")
-    assert printed == "y[0] = 0"  # nothing computes here
+    assert printed == "y[0] = 0x0000"  # nothing computes here
 
 
 def test_the_command_of_the_example(tmp_path, monkeypatch):
