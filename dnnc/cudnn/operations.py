@@ -173,7 +173,6 @@ _WINDOW = "padding pre_padding post_padding stride dilation convolution_mode"
 _SM_100 = "of sm_100: its formats and tensor-core instructions are not on Hopper or before"
 _RECURRENT = "a linear recurrence, which cudnn-frontend's own kernels for sm_100 serve"
 _GRADIENT = "the gradient of attention in fp8; `sdpa_backward` takes 16 bits"
-_ROPE = "rotary embedding as one operation; slices, mul, add and concatenate make it"
 _SERVED_ELSEWHERE = Missing(_RECURRENT, moments.PLAN)
 
 _MASKS = (
@@ -316,9 +315,9 @@ OPERATIONS: Mapping[str, Operation] = {
             missing=Missing("the gradient of a grouped matmul's weights", moments.BUILD),
         ),
         _row("rope", "ROPE", "input freqs output_scale rope_dim", "OUT_0",
-             missing=Missing(_ROPE, moments.BUILD)),
+             needed="input freqs!"),
         _row("rope_backward", "ROPE_BWD", "dY freqs output_scale rope_dim", "OUT_0",
-             missing=Missing(_ROPE, moments.BUILD)),
+             needed="dY freqs!"),
         _row("block_scale_dequantize", "BLOCK_SCALE_DEQUANTIZE",
              "input descale block_size is_negative_scale", "OUT_0",
              missing=Missing(_SM_100, moments.PLAN)),

@@ -1239,6 +1239,62 @@ class Operations:
         Returns:
             [d0, ..., dn]
         """
+    def rope(
+        self,
+        input: Tensor,
+        freqs: Tensor,
+        output_scale: float = 1.0,
+        rope_dim: SupportsIndex = 0,
+        compute_data_type: DataType | None = None,
+        name: str = "",
+    ) -> GraphTensor:
+        """Y = output_scale * X, pairs of elements of each row rotated by angles: RoPE.
+
+        X, Y [B, H, S, D]; freqs [1 or B, 1, S, R] or [S, 1, 1, R], angles in radians.  R = rope_dim, or
+        D if that is 0: the last R elements of a row are rotated, element i of them with element
+        i + R / 2, by freqs[i]; the second half of freqs repeats the first and is not read.  With these
+        halves low and high and angles t,
+        Y = output_scale * [X of the other elements, low * cos(t) - high * sin(t),
+        high * cos(t) + low * sin(t)].
+        Source: cudnn-frontend, RoPE operation.
+
+        Arguments:
+            input: [B, H, S, D]
+            freqs: [1 or B, 1, S, R] or [S, 1, 1, R], angles in radians
+            output_scale: what the result is multiplied by; default 1.0
+            rope_dim: how many elements of a row are rotated; 0: all; default 0
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+
+        Returns:
+            [B, H, S, D]
+        """
+    def rope_backward(
+        self,
+        dY: Tensor,
+        freqs: Tensor,
+        output_scale: float = 1.0,
+        rope_dim: SupportsIndex = 0,
+        compute_data_type: DataType | None = None,
+        name: str = "",
+    ) -> GraphTensor:
+        """dX of `rope`, from dY: output_scale * dY, pairs rotated by the negative angles.
+
+        dY, dX [B, H, S, D]; freqs, output_scale and rope_dim as `rope` was given them.  freqs has no
+        gradient.
+        Source: cudnn-frontend, RoPE backward operation.
+
+        Arguments:
+            dY: [B, H, S, D]
+            freqs: [1 or B, 1, S, R] or [S, 1, 1, R], angles in radians
+            output_scale: what the result is multiplied by; default 1.0
+            rope_dim: how many elements of a row are rotated; 0: all; default 0
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+
+        Returns:
+            [B, H, S, D]
+        """
     @overload
     def sdpa(
         self,

@@ -106,6 +106,10 @@ _NORMS = (
     *_both("elementwise/test_pointwise.py", "test_examples_of_every_operation"),
     LinkedTest("tests/dialect/test_norm_references.py"),
 )
+_ROPE = (
+    *_both("elementwise/test_pointwise.py", "test_examples_of_every_operation"),
+    LinkedTest("tests/dialect/test_rope.py"),
+)
 
 TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine pointwise": (
@@ -323,6 +327,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation peer_reduction": _both("elementwise/test_peers.py"),
     "operation softmax": _NORMS,
     "operation softmax_backward": _NORMS,
+    "operation rope": _ROPE,
+    "operation rope_backward": _ROPE,
     "operation sdpa": (
         *_both("attention/test_pattern.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),

@@ -20,7 +20,7 @@ OTHER_RESULTS = {
     "add/zero_second", "add_virtual/zero_second", "block_scale_dequantize/rows",
     "block_scale_quantize/rows", "conv_fprop/channels",
     "matmul/ranks", "moe_grouped_matmul/gather", "moe_grouped_matmul_bwd/plain", "random/56",
-    "random/144", "rope/bshd", "rope_backward/bshd",
+    "random/144",
     *OTHER_REFUSALS,
 }  # fmt: skip
 

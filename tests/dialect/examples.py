@@ -13,6 +13,7 @@ from . import (
     attention_gradient_examples,
     broadcast_examples,
     conv_gradient_examples,
+    rope_examples,
 )
 
 M = dnnc.Dim("M", min=1, max=512)
@@ -708,6 +709,7 @@ EXAMPLES = {
         softmax_backward([M, 4, 3], [-1, 1], "LOG"),
         softmax_backward([3, 8, 2], 1, "FAST", io=dtypes.bf16),
     ],
+    **rope_examples.EXAMPLES,
     **conv_gradient_examples.EXAMPLES,
     **attention_examples.EXAMPLES,
     **attention_gradient_examples.EXAMPLES,
@@ -993,6 +995,7 @@ BROKEN = {
     ("softmax_backward", "C1"): softmax_backward([5, 8], 2),
     ("softmax_backward", "C2"): changed(softmax_backward([5, 8]), "dy", [5, 1]),
     ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
+    **rope_examples.BROKEN,
     **conv_gradient_examples.BROKEN,
     **attention_examples.BROKEN,
     **attention_gradient_examples.BROKEN,

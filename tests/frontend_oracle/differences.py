@@ -116,10 +116,10 @@ ROWS = (
         ("block_scale_dequantize/rows", "block_scale_quantize/rows"),
     ),
     Row(
-        "`rope`, `rope_backward`, `moe_grouped_matmul_bwd`, modes of `moe_grouped_matmul` that "
+        "`moe_grouped_matmul_bwd`, modes of `moe_grouped_matmul` that "
         "gather, `concatenate` in place, `padding` of `matmul`.",
         YET,
-        ("rope/bshd", "rope_backward/bshd", "moe_grouped_matmul_bwd/plain",
+        ("moe_grouped_matmul_bwd/plain",
          "moe_grouped_matmul/gather", "concatenate/in_place", "matmul/padding"),
     ),
     Row(

@@ -24,6 +24,7 @@ from .ragged import RaggedLoad, RaggedStore
 from .reduction import Reduction
 from .resample import Resample, ResampleBackward
 from .rng import Rng
+from .rope import Rope, RopeBackward
 from .sdpa import Sdpa
 from .sdpa_backward import SdpaBackward
 from .sdpa_fp8 import SdpaFp8
@@ -63,6 +64,8 @@ OPS: tuple[type[Op], ...] = (
     PeerReduction,
     Softmax,
     SoftmaxBackward,
+    Rope,
+    RopeBackward,
     Sdpa,
     SdpaBackward,
     SdpaFp8,
