@@ -40,8 +40,8 @@ def draw(random, most=12, depths=(4, 8, 24)):
             given |= lengths(g, batch)
         if has["left"]:
             given["diagonal_band_left_bound"] = left
-        if has["right"] or has["alibi"]:
-            given["diagonal_band_right_bound"] = 0 if has["alibi"] else right
+        if has["right"]:
+            given["diagonal_band_right_bound"] = right
         if has["end"]:
             given["diagonal_alignment"] = "BOTTOM_RIGHT"
         given["use_alibi_mask"] = has["alibi"]

@@ -173,14 +173,6 @@ class Lowered:
         index = graph.gen_index(graph.slice(like, parts), axis=0).set_data_type(dtypes.f32)
         return graph.cmp_ge(index, 0.0).set_data_type(dtypes.f32)
 
-    def as_int32(self, tensor: Tensor) -> Any:
-        """Lengths as `dnnc.pygraph` takes them: those of INT64 are cast in the graph."""
-        made = self.tensor(tensor)
-        if tensor.data_type is not enums.data_type.INT64:
-            return made
-        cast = self.graph.identity(made, compute_data_type=dtypes.i32)
-        return cast.set_data_type(dtypes.i32)
-
     # ---- what was inferred
 
     def read_back(self, is_packed_now: bool = False) -> None:
@@ -376,9 +368,6 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     }
     # How scores are rounded is the engine's.
     found.pop("unfuse_fma", None)
-    for name in _LENGTHS:
-        if isinstance(length := node.arguments.get(name), Tensor):
-            found[name] = lowered.as_int32(length)
     modifications = [name for name in _MODIFICATIONS if found.get(name) is not None]
     for name in modifications:
         found[name] = lowered.modification(node, found[name])
@@ -395,7 +384,6 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     return found
 
 
-_LENGTHS = ("seq_len_q", "seq_len_kv", "cu_seq_len_q", "cu_seq_len_kv")
 _MODIFICATIONS = ("score_mod", "score_mod_bprop", "fn")
 
 

@@ -29,7 +29,7 @@ class Refusal(NamedTuple):
 _OWN_SHAPES = ("pointwise", "matmul", "slice", "concatenate")
 
 # Operations whose constraints cudnn-frontend checks itself, when it validates; those of numbers of
-# heads and of ALiBi are cudnnGraphNotSupportedErrors there.
+# heads are cudnnGraphNotSupportedErrors there.
 _VALIDATED = ("sdpa", "sdpa_fp8", "sdpa_backward")
 _UNSUPPORTED = ("C2", "C10")
 

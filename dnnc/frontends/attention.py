@@ -183,12 +183,11 @@ class Call:
         diagonal: (causal, causal from the end, alignment, right bound).  window: left bound.
         pages: (tables of K and V, keys at most).  results: the caller's own tensors.
         """
-        has_lengths = lengths[0] or any(total is not None for total in lengths[2])
-        if not has_lengths and any(table is not None for table in pages[:2]):
-            raise self.error(
-                "page tables without a padding mask",
-                "use_padding_mask=True, seq_len_q and seq_len_kv",
-            )
+        given = (lengths[0], *lengths[1], *lengths[2])
+        if any(table is not None for table in pages[:2]) and not any(
+            value is not None and value is not False for value in given
+        ):
+            lengths = (True, self.whole_lengths(operands, pages), (None, None))
         if pages[2] is not None and all(table is None for table in pages[:2]):
             what = f"paged_attention_max_seq_len_kv={pages[2]!r} without page tables"
             raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
@@ -223,6 +222,26 @@ class Call:
         for statistic in (made[1], values["score_max"], values["score_sum_exp"]):
             packing.may_be_stored(statistic, queries.of_statistics())
         return made
+
+    def whole_lengths(
+        self, operands: Mapping[str, Any], pages: tuple[Any, Any, int | None]
+    ) -> tuple[Any, Any]:
+        """Lengths of paged sequences that are as long as their sizes say."""
+        tables = zip(pages, (operands["k"], operands["v"]), strict=False)
+        table, container = next((t, c) for t, c in tables if t is not None)
+        dims = [getattr(t, "dims", None) or () for t in (operands["q"], table, container)]
+        if not all(len(own) == _RANK for own in dims):
+            raise self.error("a page table, of dims that are not known", "rank 4, and lengths")
+        (batch, _, rows, _), (_, _, count, _), (_, _, size, _) = dims
+        keys = (count * size).constant if pages[2] is None else pages[2]
+        if rows.constant is None or keys is None:
+            what = f"page tables without a padding mask, of {rows} rows and {count * size} keys"
+            supported = "use_padding_mask=True with seq_len_q and seq_len_kv, or fixed sizes"
+            raise self.error(what, supported, Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE)
+        queries, columns = (
+            self.graph.constant(n, [batch, 1, 1, 1], dtypes.i32) for n in (rows.constant, keys)
+        )
+        return queries, columns
 
     # ---- what a call and that of its gradient share
 

@@ -66,10 +66,14 @@ class Side:
 
 
 def side_of(graph: Any, name: str, lengths: Any, cumulative: Any, total: Any) -> Side:
-    """Queries or keys, as a call gives them; lengths follow from where sequences begin."""
+    """Queries or keys, as a call gives them; lengths follow from where sequences begin.
+
+    Lengths of INT64 are cast: operations take those of INT32.
+    """
     whole = None if total is None else sizes((total,))[0]
     if cumulative is None:
-        return Side(name, lengths, None, whole)
+        return Side(name, _as_int32(graph, lengths, name), None, whole)
+    cumulative = _as_int32(graph, cumulative, name)
     begins, ends = (
         graph.slice(cumulative, [part], name=name) for part in (slice(-1), slice(1, None))
     )
@@ -77,6 +81,13 @@ def side_of(graph: Any, name: str, lengths: Any, cumulative: Any, total: Any) ->
         dtypes.i32
     )
     return Side(name, made, cumulative, whole)
+
+
+def _as_int32(graph: Any, lengths: Any, name: str) -> Any:
+    if not isinstance(lengths, Tensor) or lengths.dtype is not dtypes.i64:
+        return lengths
+    cast = graph.identity(lengths, compute_data_type=dtypes.i32, name=name)
+    return cast.set_data_type(dtypes.i32)
 
 
 class Packing:

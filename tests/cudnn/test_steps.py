@@ -62,10 +62,6 @@ REFUSED = {
         )[0],
         "validate", UNSUPPORTED,
     ),
-    "ALiBi without a bound": (
-        lambda g: g.sdpa(*(image(g) for _ in "qkv"), generate_stats=False, use_alibi_mask=True)[0],
-        "validate", UNSUPPORTED,
-    ),
     "neither stats nor inference": (
         lambda g: g.sdpa(image(g), image(g), image(g))[0], "validate", ValueError,
     ),

@@ -116,7 +116,7 @@ CASES = {
     "scale_at_execution": attention(
         lambda g: {"attn_scale": g.tensor_scalar(0.25, "RUNTIME_PARAM")}, kv_heads=1
     ),
-    "alibi": attention({"use_alibi_mask": True, "diagonal_band_right_bound": 0}),
+    "alibi": attention({"use_alibi_mask": True, "diagonal_band_left_bound": 3}),
     "alibi_of_six": attention(
         {"use_alibi_mask": True, "use_causal_mask": True}, heads=6, kv_heads=3
     ),
@@ -418,7 +418,7 @@ BROKEN = {
     ("sdpa", "C7"): edited(CASES["padding"], absent=["seq_len_q"]),
     ("sdpa", "C8"): attention({"diagonal_band_left_bound": 0}),
     ("sdpa", "C9"): attention({"use_causal_mask_bottom_right": True}, rows=M, columns=64),
-    ("sdpa", "C10"): attention({"use_alibi_mask": True}),
+    ("sdpa", "C10"): attention({"use_alibi_mask": True}, heads=M, kv_heads=M),
     ("sdpa", "C11"): paged(pages=3),
     ("sdpa", "C12"): edited(CASES["dropout"], dropout_probability=1.0),
     ("sdpa", "C13"): attention(lambda g: {**drawn(g), "dropout": None}),

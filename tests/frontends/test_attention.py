@@ -7,8 +7,10 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.dialect.reference import reference
 from dnnc.errors import DnncError, Status
 from tests.dialect.attention_examples import drawn, finish, lengths, new_graph, operands
+from tests.support.checked import check, random_inputs
 
 PARAMETERS = """
 q k v is_inference attn_scale bias block_mask use_alibi_mask use_padding_mask seq_len_q seq_len_kv
@@ -116,11 +118,6 @@ WRONG = [
     (lambda g: {"diagonal_band_right_bound": -1}, r"C8.*right_bound=-1; accepted: 0 or more"),
     (lambda g: {"diagonal_alignment": "MIDDLE"}, "accepted: TOP_LEFT, BOTTOM_RIGHT"),
     (lambda g: {"implementation": "FASTEST"}, "accepted: AUTO, COMPOSITE, UNIFIED"),
-    (lambda g: {"use_alibi_mask": True}, r"C10.*right_bound=None; accepted: 0"),
-    (
-        lambda g: {"paged_attention_k_table": g.tensor([2, 1, 2, 1], data_type="INT32")},
-        "page tables without a padding mask",
-    ),
     (lambda g: {"paged_attention_max_seq_len_kv": 5}, "kv=5 without page tables"),
     (lambda g: {"dropout": (1.0, 1, 2)}, r"C12.*dropout_probability=1.0; accepted: 0 <= p < 1"),
     (lambda g: {"dropout": (0.5,)}, r"accepted: \(probability, seed, offset\), or \(mask, scale\)"),
@@ -265,3 +262,60 @@ def test_a_graph_with_plans_takes_no_attention():
     for score_mod in (None, masked):
         with pytest.raises(RuntimeError, match="has plans"):
             g.sdpa(q, k, v, generate_stats=False, score_mod=score_mod)
+
+
+# ---- what needs no lengths, or others
+
+
+def paged_graph(has_lengths):
+    g = dnnc.pygraph("paged", io_data_type="HALF", intermediate_data_type="FLOAT", target="sm_80")
+    q, k, v = g.tensor([2, 4, 3, 8]), g.tensor([6, 2, 4, 8]), g.tensor([6, 2, 4, 8])
+    table, *lengths = (
+        g.tensor(dims, data_type=kind)
+        for dims, kind in (([2, 1, 2, 1], "INT32"), *[([2, 1, 1, 1], "INT64")] * (2 * has_lengths))
+    )
+    o, _ = g.sdpa(
+        q, k, v, generate_stats=False, attn_scale=0.5, paged_attention_max_seq_len_kv=7,
+        use_causal_mask_bottom_right=True, use_padding_mask=has_lengths,
+        paged_attention_k_table=table, paged_attention_v_table=table,
+        **dict(zip(("seq_len_q", "seq_len_kv"), lengths, strict=False)),
+    )  # fmt: skip
+    o.set_output()
+    return g.graph.finalize(), [q, k, v, table], lengths
+
+
+def test_pages_without_lengths_are_whole():
+    """As with lengths that are the sizes."""
+    (whole, given, _), (padded, same, lengths) = map(paged_graph, (False, True))
+    values = random_inputs(whole, {})
+    named = {mine.uid: values[other.uid] for mine, other in zip(same, given, strict=True)}
+    for tensor, n in zip(lengths, (3, 7), strict=True):
+        named[tensor.uid] = np.full((2, 1, 1, 1), n)
+    (found,), (wanted,) = reference(whole, values).values(), reference(padded, named).values()
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_pages_without_lengths_have_fixed_sizes():
+    g = dnnc.pygraph("open", io_data_type="HALF", target="sm_80")
+    rows = dnnc.Dim("rows", max=64)
+    q, k = g.tensor([2, 4, rows, 8]), g.tensor([6, 2, 4, 8])
+    with pytest.raises(DnncError, match="page tables without a padding mask, of rows rows"):
+        g.sdpa(q, k, g.tensor([2, 2, 8, 8]), generate_stats=False,
+               paged_attention_k_table=g.tensor([2, 1, 2, 1], data_type="INT32"))  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_lengths_of_int64_alibi_without_a_bound_and_statistics_of_bf16(target):
+    """All in one kernel."""
+    g = dnnc.pygraph("options", io_data_type="HALF", intermediate_data_type="FLOAT", target=target)
+    q, k, v = (g.tensor([2, 4, 72, 64]) for _ in "qkv")
+    given = {
+        name: g.tensor([2, 1, 1, 1], data_type="INT64") for name in ("seq_len_q", "seq_len_kv")
+    }
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, use_alibi_mask=True, use_padding_mask=True, **given
+    )  # fmt: skip
+    o.set_output()
+    stats.set_output().set_data_type("BFLOAT16")
+    plan = check(g, target=target)
+    assert len(plan.programs[0].kernels) == 1

@@ -41,7 +41,7 @@ class Sdpa(Norm):
     right_bound, from its diagonal - left_bound + 1 on.
     A block mask has a bit for each block of 128 rows and 128 columns, 1 where it is seen (operation
     block_mask_load).
-    Statistics, FLOAT: score_max, the largest masked score (or sink); score_sum_exp, the sum of
+    Statistics: score_max, the largest masked score (or sink); score_sum_exp, the sum of
     exponentials of scores less that; stats, score_max + log(score_sum_exp), times log2(e) where
     stats_use_log2 asks for that.
     Dropout multiplies probabilities by a mask and a scale: those that are given, or 1 with a
@@ -58,14 +58,14 @@ class Sdpa(Norm):
          DOUBLE; D of Q is D of K; none is ragged.
     (C2) Hk and Hv are Hq or fixed numbers that divide it.
     (C3) Skv of K is that of V.
-    (C4) O is [B, Hq, Sq, Dv]; statistics are [B, Hq, Sq, 1] and FLOAT, or DOUBLE as Q may be.
+    (C4) O is [B, Hq, Sq, Dv]; statistics are [B, Hq, Sq, 1], of the types that Q may have.
     (C5) attn_scale is one number of a float type.
     (C6) bias is [1 or B, 1 or Hq, 1 or Sq, 1 or Skv], of a float type; leading dims of 1 may be
          left out.
     (C7) seq_len_q and seq_len_kv are INT32 [B, 1, 1, 1], and given together.
     (C8) left_bound is at least 1, right_bound at least 0.
     (C9) BOTTOM_RIGHT with a bound: the lengths are given, or Skv - Sq is a fixed number.
-    (C10) ALiBi: right_bound is 0, Hq a fixed number.
+    (C10) ALiBi: Hq is a fixed number.
     (C11) page tables are INT32 [B, 1, Skv / block size rounded up, 1], their block size a power of
           two; the lengths are given.
     (C12) dropout: a probability of at least 0 and below 1 with seed and offset, INT32 or INT64 and
@@ -168,12 +168,13 @@ class Sdpa(Norm):
     @property
     def operand_types(self) -> tuple[DType, ...]:
         """Types that Q, K and V may have."""
-        return (dtypes.f16, dtypes.bf16, *self.statistics_types)
+        return self.statistics_types
 
     @property
     def statistics_types(self) -> tuple[DType, ...]:
         """Types that statistics may have; DOUBLE where the arithmetic is."""
-        return (dtypes.f32, dtypes.f64) if self.compute_type == dtypes.f64 else (dtypes.f32,)
+        double = (dtypes.f64,) if self.compute_type == dtypes.f64 else ()
+        return (dtypes.f16, dtypes.bf16, dtypes.f32, *double)
 
     # ---- sizes
 
@@ -372,16 +373,13 @@ class Sdpa(Norm):
                 "seq_len_q and seq_len_kv, or sizes that differ by a fixed number",
                 Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
             )
-        if self.use_alibi_mask:
-            if self.right_bound != 0:  # sdpa_c10
-                raise self.error("C10", f"ALiBi with right_bound={self.right_bound}", "0")
-            if self.heads.constant is None:  # sdpa_c10
-                raise self.error(
-                    "C10",
-                    f"ALiBi of {self.heads} heads, known at run time only",
-                    "a fixed number of heads",
-                    Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
-                )
+        if self.use_alibi_mask and self.heads.constant is None:  # sdpa_c10
+            raise self.error(
+                "C10",
+                f"ALiBi of {self.heads} heads, known at run time only",
+                "a fixed number of heads",
+                Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
+            )
 
     @property
     def diagonal_shift(self) -> int | None:

@@ -37,8 +37,7 @@ class SdpaBackward(Sdpa):
     sdpa_backward.
 
     Constraints, beside (C1) to (C3), (C5) to (C10) and (C12) to (C16) of `sdpa`:
-    (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; stats is [B, Hq, Sq, 1], FLOAT, or DOUBLE where
-         the compute type is DOUBLE.
+    (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; so is stats, [B, Hq, Sq, 1].
     (C17) dQ, dK, dV have the dims of Q, K, V, and float types.
     (C18) dbias has bias's dims, in rank 4, and a bias is given; it has a float type.
     (C19) dsink_token is [1, Hq, 1, 1], and a sink_token is given; it has a float type.

@@ -1202,6 +1202,86 @@ func.func @softmax_c3(%a: tensor<5x8xf32>) {
 
 // -----
 
+func.func @rope_c1(%a: tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>, %b: tensor<1x1x3x?xf32, #dnn.layout<affine_map<()[s0] -> (1, 1, 3, s0, s0 * 3, s0 * 3, s0, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"D", 1 : i64, 64 : i64, 1 : i64>]} {
+  // expected-error@+1 {{NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE: rope (C1): a tensor without a name has rows of D elements, known at run time only; accepted: a fixed size}}
+  "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>, tensor<1x1x3x?xf32, #dnn.layout<affine_map<()[s0] -> (1, 1, 3, s0, s0 * 3, s0 * 3, s0, 1)>>>) -> tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>
+  return
+}
+
+// -----
+
+func.func @rope_c2(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: rope (C2): rope_dim=3 of rows of 8 elements; accepted: an even number up to 8; 0: all, if that is even}}
+  "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 3 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x3xf32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c3(%a: tensor<2x2x3x8xf32>, %b: tensor<1x2x3x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rope (C3): freqs has dims [1, 2, 3, 8]; accepted: [1, 1, 3, 8], [2, 1, 3, 8] or [3, 1, 1, 8]}}
+  "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x2x3x8xf32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c4(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rope (C4): a tensor without a name has dims [2, 2, 3, 4]; accepted: [2, 2, 3, 8]}}
+  "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x8xf32>) -> tensor<2x2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c5(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x8xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: rope (C5): a tensor without a name has data type i32; accepted: a float type}}
+  "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x8xi32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @rope_backward_c1(%a: tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>, %b: tensor<1x1x3x?xf32, #dnn.layout<affine_map<()[s0] -> (1, 1, 3, s0, s0 * 3, s0 * 3, s0, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"D", 1 : i64, 64 : i64, 1 : i64>]} {
+  // expected-error@+1 {{NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE: rope_backward (C1): a tensor without a name has rows of D elements, known at run time only; accepted: a fixed size}}
+  "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>, tensor<1x1x3x?xf32, #dnn.layout<affine_map<()[s0] -> (1, 1, 3, s0, s0 * 3, s0 * 3, s0, 1)>>>) -> tensor<2x2x3x?xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 3, s0, s0 * 6, s0 * 3, s0, 1)>>>
+  return
+}
+
+// -----
+
+func.func @rope_backward_c2(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: rope_backward (C2): rope_dim=3 of rows of 8 elements; accepted: an even number up to 8; 0: all, if that is even}}
+  "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 3 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x3xf32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @rope_backward_c3(%a: tensor<2x2x3x8xf32>, %b: tensor<1x2x3x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rope_backward (C3): freqs has dims [1, 2, 3, 8]; accepted: [1, 1, 3, 8], [2, 1, 3, 8] or [3, 1, 1, 8]}}
+  "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x2x3x8xf32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @rope_backward_c4(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rope_backward (C4): a tensor without a name has dims [2, 2, 3, 4]; accepted: [2, 2, 3, 8]}}
+  "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x8xf32>) -> tensor<2x2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @rope_backward_c5(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x8xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: rope_backward (C5): a tensor without a name has data type i32; accepted: a float type}}
+  "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x8xi32>) -> tensor<2x2x3x8xf32>
+  return
+}
+
+// -----
+
 func.func @softmax_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>) {
   // expected-error@+1 {{BAD_PARAM: softmax_backward (C1): axis=[2]; accepted: axes from -2 to 1, each once}}
   "dnn.softmax_backward"(%a, %b) {algorithm = "ACCURATE", axis = array<i64: 2>, compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
@@ -1325,9 +1405,9 @@ func.func @sdpa_c9(%arg0: tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (
 
 // -----
 
-func.func @sdpa_c10(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
-  // expected-error@+1 {{BAD_PARAM: sdpa (C10): ALiBi with right_bound=None; accepted: 0}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = true} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+func.func @sdpa_c10(%arg0: tensor<2x?x5x8xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 5, 8, s0 * 40, 40, 8, 1)>>>, %arg1: tensor<2x?x7x8xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 7, 8, s0 * 56, 56, 8, 1)>>>, %arg2: tensor<2x?x7x16xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 7, 16, s0 * 112, 112, 16, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"M", 1 : i64, 512 : i64, 1 : i64>]} {
+  // expected-error@+1 {{NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE: sdpa (C10): ALiBi of M heads, known at run time only; accepted: a fixed number of heads}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = true} : (tensor<2x?x5x8xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 5, 8, s0 * 40, 40, 8, 1)>>>, tensor<2x?x7x8xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 7, 8, s0 * 56, 56, 8, 1)>>>, tensor<2x?x7x16xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 7, 16, s0 * 112, 112, 16, 1)>>>) -> (tensor<2x?x5x16xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 5, 16, s0 * 80, 80, 16, 1)>>>, tensor<2x?x5x1xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, 5, 1, s0 * 5, 5, 1, 1)>>>)
   return
 }
 

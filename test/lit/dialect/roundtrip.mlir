@@ -286,6 +286,20 @@ func.func @softmax(%x: tensor<5x8xf32>) -> tensor<5x8xf32> {
   return %0 : tensor<5x8xf32>
 }
 
+// CHECK-LABEL: func.func @rope
+// CHECK: "dnn.rope"(%{{.*}}, %{{.*}}) {compute_type = f32, output_scale = 2.500000e-01 : f64, rope_dim = 4 : i64}
+func.func @rope(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x4xf32>) -> tensor<2x2x3x8xf32> {
+  %0 = "dnn.rope"(%a, %b) {compute_type = f32, output_scale = 2.500000e-01 : f64, rope_dim = 4 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x4xf32>) -> tensor<2x2x3x8xf32>
+  return %0 : tensor<2x2x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @rope_backward
+// CHECK: "dnn.rope_backward"(%{{.*}}, %{{.*}}) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64}
+func.func @rope_backward(%a: tensor<2x2x3x8xf32>, %b: tensor<1x1x3x8xf32>) -> tensor<2x2x3x8xf32> {
+  %0 = "dnn.rope_backward"(%a, %b) {compute_type = f32, output_scale = 1.000000e+00 : f64, rope_dim = 0 : i64} : (tensor<2x2x3x8xf32>, tensor<1x1x3x8xf32>) -> tensor<2x2x3x8xf32>
+  return %0 : tensor<2x2x3x8xf32>
+}
+
 // CHECK-LABEL: func.func @softmax_backward
 // CHECK: "dnn.softmax_backward"(%{{.*}}, %{{.*}}) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32}
 func.func @softmax_backward(%dy: tensor<5x8xf32>, %y: tensor<5x8xf32>) -> tensor<5x8xf32> {
