@@ -10,7 +10,7 @@ from dnnc import dtypes
 from dnnc.dialect.reference import reference
 from dnnc.errors import DnncError, Status
 from tests.dialect.attention_examples import drawn, finish, lengths, new_graph, operands
-from tests.support.checked import check, random_inputs
+from tests.support.checked import random_inputs
 
 PARAMETERS = """
 q k v is_inference attn_scale bias block_mask use_alibi_mask use_padding_mask seq_len_q seq_len_kv
@@ -302,20 +302,3 @@ def test_pages_without_lengths_have_fixed_sizes():
     with pytest.raises(DnncError, match="page tables without a padding mask, of rows rows"):
         g.sdpa(q, k, g.tensor([2, 2, 8, 8]), generate_stats=False,
                paged_attention_k_table=g.tensor([2, 1, 2, 1], data_type="INT32"))  # fmt: skip
-
-
-@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
-def test_lengths_of_int64_alibi_without_a_bound_and_statistics_of_bf16(target):
-    """All in one kernel."""
-    g = dnnc.pygraph("options", io_data_type="HALF", intermediate_data_type="FLOAT", target=target)
-    q, k, v = (g.tensor([2, 4, 72, 64]) for _ in "qkv")
-    given = {
-        name: g.tensor([2, 1, 1, 1], data_type="INT64") for name in ("seq_len_q", "seq_len_kv")
-    }
-    o, stats = g.sdpa(
-        q, k, v, generate_stats=True, use_alibi_mask=True, use_padding_mask=True, **given
-    )  # fmt: skip
-    o.set_output()
-    stats.set_output().set_data_type("BFLOAT16")
-    plan = check(g, target=target)
-    assert len(plan.programs[0].kernels) == 1
