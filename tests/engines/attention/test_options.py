@@ -1,5 +1,4 @@
-"""Options of attention that its engines take beside others: lengths of INT64, ALiBi with any bounds,
-statistics of 16 bits, pages without lengths."""
+"""Lengths of INT64, ALiBi with any bounds, statistics of 16 bits, pages without lengths."""
 
 import pytest
 
