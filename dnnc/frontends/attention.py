@@ -7,7 +7,7 @@ What a call may not say is refused here; what its tensors may not be, by the ope
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .. import dtypes
 from ..dialect.attention import Attention
@@ -229,10 +229,10 @@ class Call:
         """Lengths of paged sequences that are as long as their sizes say."""
         tables = zip(pages, (operands["k"], operands["v"]), strict=False)
         table, container = next((t, c) for t, c in tables if t is not None)
-        dims = [getattr(t, "dims", None) or () for t in (operands["q"], table, container)]
-        if not all(len(own) == _RANK for own in dims):
+        known = [getattr(t, "dims", None) for t in (operands["q"], table, container)]
+        if not all(dims is not None and len(dims) == _RANK for dims in known):
             raise self.error("a page table, of dims that are not known", "rank 4, and lengths")
-        (batch, _, rows, _), (_, _, count, _), (_, _, size, _) = dims
+        (batch, _, rows, _), (_, _, count, _), (_, _, size, _) = cast("list[Any]", known)
         keys = (count * size).constant if pages[2] is None else pages[2]
         if rows.constant is None or keys is None:
             what = f"page tables without a padding mask, of {rows} rows and {count * size} keys"

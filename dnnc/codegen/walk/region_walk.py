@@ -174,7 +174,7 @@ class Walk:
             op.operands[0].type, ir.IndexType
         ):
             indices = [self._index(operand, values) for operand in op.operands]
-            if op.name == "arith.cmpi" and _is_below_together(op, *indices, width):
+            if op.name == "arith.cmpi" and _is_below_together(op, indices, width):
                 indices = [Index.of(index.base) for index in indices]
             return self._from_numbers(op, [index.numbers(width) for index in indices])
         return self._clone(op, values, width)
@@ -293,8 +293,9 @@ def _aligned(a: Index, b: Index, width: int) -> tuple[Index, Index]:
     return idx.spread(a, width), idx.spread(b, width)
 
 
-def _is_below_together(op: Any, a: Index, b: Index, width: int) -> bool:
+def _is_below_together(op: Any, compared: Sequence[Index], width: int) -> bool:
     """Whether a < b holds for all elements of a fragment or for none: b is where one may begin."""
+    a, b = compared
     is_below = ir.IntegerAttr(op.attributes["predicate"]).value == arith.CmpIPredicate.ult
     return (
         is_below

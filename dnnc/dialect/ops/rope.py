@@ -97,7 +97,7 @@ class _Rotation(Norm):
         ]
         if first:
             turned.insert(0, self._scaled(steps, _columns(steps, x, 0, first)))
-        steps.add(Concatenate(inputs=tuple(turned), y=y, axis=3))
+        steps.add(Concatenate(inputs=tuple(turned), y=y, axis=3, in_place_index=None))
         return steps.ops
 
     def _scaled(self, steps: Steps, x: Tensor) -> Tensor:
