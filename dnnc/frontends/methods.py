@@ -69,9 +69,13 @@ _GENERATE_INDEX = _parameter("generate_index", False)
 def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: Any) -> Any:
     """A method with a real signature, so that help() and wrong calls read well."""
     signature = inspect.Signature([_parameter("self"), *parameters])
+    accepted = ", ".join(parameter.name for parameter in parameters)
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise DnncTypeError(Status.BAD_PARAM, f"{name}(): {error}", accepted) from None
         bound.apply_defaults()
         values = dict(bound.arguments)
         if values.get("compute_data_type") is not None:  # also where nothing is computed
