@@ -61,6 +61,8 @@ OTHERWISE = (
     Difference("`heur_mode.OPENSOURCE`", "ranks as `A` does"),
     Difference("kernel caches, `is_dynamic_shape_enabled`, `cuda_graph_retention`",
                "accepted, and change nothing: kernels are shared always, CUDA graphs never kept"),
+    Difference("the type of a virtual result of `rope`, where none is set",
+               "its input's, as attention reads it, not the intermediate type"),
     Difference("`populate_cuda_graph`", "adds a node for each launch, not a child graph"),
     Difference("`get_dim` and `get_stride` before `validate`", "what can be inferred by then"),
     Difference("plan names, engine indices, knobs, notes, workspace sizes", "those of dnnc"),

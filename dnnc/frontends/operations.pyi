@@ -1256,6 +1256,7 @@ class Operations:
         halves low and high and angles t,
         Y = output_scale * [X of the other elements, low * cos(t) - high * sin(t),
         high * cos(t) + low * sin(t)].
+        A virtual Y without a type gets X's, as attention reads it.
         Source: cudnn-frontend, RoPE operation.
 
         Arguments:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import dnnc
+from dnnc import target as targets
+from dnnc.choosing import heuristics
 from dnnc.dialect.reference import reference
 from tests.dialect.rope_examples import rope
 from tests.support.checked import random_inputs
@@ -49,6 +51,20 @@ def test_it_is_one_kernel_with_what_is_around_it(method):
     plan = dnnc.compile(g, "sm_90a")
     assert len(plan.programs[0].kernels) == 1
     assert plan.programs[0].fusions[0].engine == "pointwise"
+
+
+@pytest.mark.parametrize(
+    ("target", "engine"), [("sm_90a", "sdpa_fwd_sm90"), ("sm_80", "sdpa_sm80")]
+)
+def test_attention_reads_what_is_rotated(target, engine):
+    """Results that are not stored for the caller have the type of Q and K, not of the arithmetic."""
+    g = dnnc.pygraph("rotated", io_data_type="f16", intermediate_data_type="f32")
+    q, k, v = (g.tensor([2, 4, 128, 64]) for _ in "qkv")
+    freqs = g.tensor([1, 1, 128, 64], data_type="f32")
+    o, _ = g.sdpa(g.rope(q, freqs), g.rope(k, freqs), v, generate_stats=False)
+    o.set_output()
+    config = heuristics.best_config(g.graph.finalize(), targets.of(target))
+    assert [c.engine.name for c in config.choices] == ["pointwise", "pointwise", engine]
 
 
 def test_a_graph_of_cudnn_frontend_has_it():

@@ -42,6 +42,8 @@ class _Rotation(Norm):
     def infer(self) -> None:
         x, y = self.ends
         fill_like(y, x)
+        if y.dtype is None and y.is_virtual:  # attention takes X's type, not that of arithmetic
+            y.dtype = x.dtype
 
     def verify(self) -> None:
         x, y = self.ends
@@ -133,6 +135,7 @@ class Rope(_Rotation):
     halves low and high and angles t,
     Y = output_scale * [X of the other elements, low * cos(t) - high * sin(t),
     high * cos(t) + low * sin(t)].
+    A virtual Y without a type gets X's, as attention reads it.
     Source: cudnn-frontend, RoPE operation.
 
     Constraints:
