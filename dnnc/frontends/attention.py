@@ -193,6 +193,8 @@ class Call:
             raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
         band = self.band(diagonal, window)
         queries, keys = self.sides(lengths, totals)
+        of_k, of_v = self.page_tables(pages, operands, keys)
+        pages = (of_k, of_v, pages[2])
         tensors = {
             **operands,
             "q": self.loaded(operands["q"], queries),
@@ -318,6 +320,28 @@ class Call:
                 Status.NOT_SUPPORTED, "ragged, and with a page table", "one of the two"
             )
         return tensor
+
+    def page_tables(
+        self, pages: tuple[Any, Any, int | None], operands: Mapping[str, Any], keys: Side
+    ) -> tuple[Any, Any]:
+        """The tables of K and V as the operation takes them; one for both is loaded once."""
+        k, v = operands["k"], operands["v"]
+        of_k = self.page_table(pages[0], k, keys)
+        if pages[0] is pages[1] and getattr(k, "dims", None) == getattr(v, "dims", None):
+            return of_k, of_k
+        return of_k, self.page_table(pages[1], v, keys)
+
+    def page_table(self, table: Any, container: Any, keys: Side) -> Any:
+        """A table, of which a packed one has the pages of each sequence after those before."""
+        if getattr(table, "ragged_offset", None) is None or not isinstance(container, Tensor):
+            return table
+        size = container.dims[2].constant if container.dims else None
+        if size is None:
+            raise self.error("a ragged page table, of blocks of unknown size", "a fixed size")
+        whole: dict[str, Any] = {"compute_data_type": dtypes.i32, "name": self.name}
+        last = self.graph.add(keys.lengths, size - 1, **whole).set_data_type(dtypes.i32)
+        counts = self.graph.div(last, size, **whole).set_data_type(dtypes.i32)
+        return self.graph._packing.loaded(self.graph, table, Side(self.name, counts))
 
     def wants_stats(self, generate: bool | None, is_inference: bool | None) -> bool:
         if generate is None and is_inference is None:
