@@ -200,6 +200,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_sm90": (
         *_both("conv/test_sm90.py", target=HOPPER),
+        *_both("conv/test_dgrad_sm90.py", target=HOPPER),
         *_both("conv/test_swapped_sm90.py", target=HOPPER),
         *_both("conv/test_halo_sm90.py", target=HOPPER),
         *_both("conv/test_columns_sm90.py", target=HOPPER),
@@ -226,6 +227,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_sm80": (
         *_both("conv/test_sm80.py"),
+        *_both("conv/test_dgrad_sm80.py"),
         *_both("conv/test_exits_sm80.py"),
         *_both("conv/test_types.py"),
         *_both("conv/test_beside_sm80.py"),
@@ -242,6 +244,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_depthwise": (
         *_both("conv/test_depthwise.py"),
+        *_both("conv/test_dgrad.py"),
         LinkedTest("tests/engines/conv/test_few_channels.py"),
         LinkedTest("tests/gpu/conv/test_large_conv_depthwise.py"),
         LinkedTest("tests/engines/conv/test_depthwise.py", "test_fp8", "sm_90"),
@@ -295,7 +298,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_depthwise.py"),
         *_both("conv/test_grouped_sm80.py"),
     ),
-    "operation conv_dgrad": _CONV_GRADIENTS,
+    "operation conv_dgrad": (
+        *_CONV_GRADIENTS,
+        *_both("conv/test_dgrad.py"),
+        *_both("conv/test_dgrad_sm80.py"),
+        *_both("conv/test_dgrad_sm90.py", target=HOPPER),
+    ),
     "operation conv_wgrad": _CONV_GRADIENTS,
     "operation resample": (
         *_both("elementwise/test_resample.py"),

@@ -44,7 +44,7 @@ FITS = {
     # Specialized Pre-Compiled Engines
     "conv_bias_act": "conv_sm90",
     "conv_bn_wgrad": "fallback",
-    "dgrad_drelu_bn_bwd_weight": 4,
+    "dgrad_drelu_bn_bwd_weight": 2,
     "dbn_apply": "pointwise",
 }
 

@@ -40,7 +40,9 @@ from .depthwise_tile import (
 from .pattern import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
 from .surface import MOST_PIXELS, anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons
 
-_PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
+_PATTERN = (
+    "one conv_fprop or conv_dgrad, pointwise and view operations before it, pointwise ones after it"
+)
 _MOST_GROUP = 16  # input channels of a group; of one that there is alone, products are faster:
 _MOST_ALONE = 7
 
@@ -74,6 +76,8 @@ class ConvDepthwiseEngine(Engine):
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
+        "conv_dgrad, whose X is dY and Y is dX; with strides of up to 2 along the last two axes "
+        f"and {MOST_TAPS_UNROLLED} taps",
     )
 
     # ---- the support surface

@@ -35,7 +35,9 @@ from .grouped_tile import RESULTS, GroupedFacts, GroupedTiling
 from .pattern import ConvShape, conv_of, conv_of_call, shape_of
 from .surface import anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons, type_reasons
 
-_PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
+_PATTERN = (
+    "one conv_fprop or conv_dgrad, pointwise and view operations before it, pointwise ones after it"
+)
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.i8)
 _CHANNELS = (8, 16)  # input channels of a group
 _MOST_PIXELS = 1 << 30  # of the output: strips past it are counted in 31 bits, too
@@ -66,6 +68,7 @@ class ConvGroupedSm80Engine(Engine):
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
+        "conv_dgrad of stride 1, whose X is dY and Y is dX",
     )
 
     # ---- the support surface

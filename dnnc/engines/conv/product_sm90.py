@@ -27,7 +27,10 @@ from .product import product_fusion, product_refusals
 from .product_region import product_region
 from .surface import anchor_reasons
 
-_PATTERN = "one conv_fprop of one tap, pointwise operations before X, and with reductions after it"
+_PATTERN = (
+    "one conv_fprop or conv_dgrad of one tap, pointwise operations before X, and with reductions "
+    "after it"
+)
 
 # What matmul_sm90's knobs are of a convolution.
 _DOCS = {
@@ -60,6 +63,7 @@ class ConvProductSm90Engine(Engine):
         "pointwise operations on X and after it, on elements of each pixel or of all pixels of an "
         "image; several outputs, BOOLEAN ones, and reductions, each as matmul_sm90 has them of "
         "[N, K, pixels]",
+        "conv_dgrad, whose X is dY and Y is dX",
     )
 
     # ---- the support surface

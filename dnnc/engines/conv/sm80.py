@@ -71,7 +71,7 @@ from .tiles_sm80 import (
     pixel_plan,
 )
 
-_PATTERN = "one conv_fprop, pointwise and view operations"
+_PATTERN = "one conv_fprop or conv_dgrad, pointwise and view operations"
 # Types of X and W that are multiplied as they are; others are cast.
 _PAIRS = frozenset((type_, type_) for type_ in mma.INSTRUCTIONS)
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
@@ -111,6 +111,8 @@ class ConvSm80Engine(Engine):
         "Y's dims after it, the convolution used anywhere; several outputs, each of which follows "
         "it, of any type but BOOLEAN and of any layout",
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
+        "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed; with "
+        "strides in one launch, without reductions after it",
     )
 
     # ---- the support surface

@@ -81,7 +81,9 @@ _TILES = (*TILES, (256, 64))
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
-_PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
+_PATTERN = (
+    "one conv_fprop or conv_dgrad, pointwise operations before X, and with reductions after it"
+)
 _MOST_PHASES = 16  # of the pixels of a gradient with a stride
 # Types of X and W that are multiplied as they are; others are cast.
 _PAIRS = frozenset(wgmma.INSTRUCTIONS)
@@ -119,6 +121,10 @@ class ConvSm90Engine(Engine):
         "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
         "channels last, those of a group a multiple of 8",
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
+        "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed: of 16 "
+        "bits as it lies in memory, else copied first; with strides, up to "
+        f"{_MOST_PHASES} phases of pixels in one launch, with neither operations on dY nor "
+        "reductions and BOOLEAN outputs after it, TILE_ROWS=0",
     )
 
     # ---- the support surface

@@ -45,7 +45,7 @@ from .stem import MOST_CHANNELS, MOST_STEPS, Stem, stem_refusal
 from .stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 
-_PATTERN = "one conv_fprop of few channels, pointwise operations after it"
+_PATTERN = "one conv_fprop or conv_dgrad of few channels, pointwise operations after it"
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
 _ROWS = (128, 256)
 _COLUMNS = (32, 64, 96, 128, 192, 256)
@@ -82,6 +82,7 @@ class ConvStemSm90Engine(Engine):
         "outputs, each of which follows it; X is copied first where its channels are not last, "
         "pixels have gaps or rows do not begin at whole 16 bytes; what has Y's dims first or last "
         "where its channels are not last",
+        "conv_dgrad of stride 1, whose X is dY and Y is dX, of few filters",
     )
 
     # ---- the support surface
