@@ -119,26 +119,26 @@ class AxisSpread:
 
     # ---- of tiles that have pixels of all phases (`tiles.strips`): they begin at whole strides
 
-    def place(self, pixel: int, tap: int) -> int | None:
-        """See `Moves`."""
-        phase = next(phase for phase in self.phases if phase.origin == pixel % self.stride)
+    def place(self, output: int, tap: int) -> int | None:
+        """See `Moves`; output: a pixel of dX."""
+        phase = next(phase for phase in self.phases if phase.origin == output % self.stride)
         taps = [phase.first_tap + i * phase.tap_step for i in range(phase.taps)]
         if tap not in taps:
             return None
-        return pixel // self.stride + self.offset(phase) + taps.index(tap) * self.step
+        return output // self.stride + self.offset(phase) + taps.index(tap) * self.step
 
     def origin(self, start: Number) -> Number:
         return ops.add(ops.div(start, self.stride), self.lower)
 
-    def lines(self, pixels: int) -> int:
-        return pixels // self.stride
+    def lines(self, outputs: int) -> int:
+        return outputs // self.stride
 
-    def may_be_outside(self, step: int, tile: int, outputs: Expr, pixels: Expr) -> bool:
-        """outputs, pixels: extents of dY, which is read, and of dX."""
-        if step + self.lower < 0 or pixels.constant is None or outputs.constant is None:
+    def may_be_outside(self, step: int, tile: int, inputs: Expr, outputs: Expr) -> bool:
+        """inputs, outputs: extents of dY, which is read, and of dX."""
+        if step + self.lower < 0 or inputs.constant is None or outputs.constant is None:
             return True
-        last = (pixels.constant - tile) // self.stride + self.lower + step
-        return pixels.constant % tile != 0 or last >= outputs.constant
+        last = (outputs.constant - tile) // self.stride + self.lower + step
+        return outputs.constant % tile != 0 or last >= inputs.constant
 
     def is_whole(self, pixels: Expr, outputs: Expr) -> bool:
         """Whether every phase has all of its pixels; outputs: extent of dY."""

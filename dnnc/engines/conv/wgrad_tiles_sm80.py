@@ -177,6 +177,9 @@ class FilterSpace:
     shape: WgradShape
     is_matrix: bool
 
+    def is_there(self, batch: Batch, row: Any) -> Any:
+        return None
+
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
         first = ops.mul(group_of(batch), self.shape.k_group)
         own = idx.add(Index.of(first), row)
