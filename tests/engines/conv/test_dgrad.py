@@ -30,6 +30,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_every_engine_reads_the_filter_transposed(name):

@@ -17,6 +17,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm80", knobs=knobs, **options)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
 def test_a_filter_that_is_transposed_by_ldmatrix(name):
@@ -67,6 +68,7 @@ def test_one_plan_serves_every_size():
 # ---- strides: phases of the pixels, in one launch
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", STRIDED)
 def test_strides_in_one_launch(name):

@@ -35,6 +35,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
 @pytest.mark.parametrize("name", CASES)
@@ -91,6 +92,7 @@ def test_filters_that_are_copied(layout):
     assert len(plan.programs[0].kernels) == 2
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [
@@ -134,6 +136,7 @@ STRIDED = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
 @pytest.mark.parametrize("name", STRIDED)
