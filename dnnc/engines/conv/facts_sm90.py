@@ -28,6 +28,7 @@ from .pattern import NARROW_BYTES, ConvShape, conv_of, shape_of
 from .region_sm90 import panel_steps_of, pixels_are_staged, pixels_move_by_tma
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
+_MOST_SCATTERED = 256  # where threads store rows of results: of 384, some kernels spilled
 _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
 # Of the rate of loads, of panels of half a line: that are one of its halves, that begin anywhere,
 # and of less than a sector.  Of the last a row of pixels or of a filter took 10 to 17 ns, where a
@@ -143,8 +144,10 @@ def _lines(begins: int, row_bytes: int) -> float:
 
 def _most_sums(fusion: Fusion) -> int:
     """The most sums of two rows of a thread."""
-    loads_itself = computes(fusion) and y_loads(fusion)
-    return _MOST_BESIDE_LOADS if loads_itself else _MOST_SUMS
+    has_phases = shape_of(conv_of(fusion)).spread is not None
+    if (computes(fusion) or has_phases) and y_loads(fusion):
+        return _MOST_BESIDE_LOADS
+    return _MOST_SCATTERED if has_phases else _MOST_SUMS
 
 
 def y_loads(fusion: Fusion) -> list[Tensor]:

@@ -32,9 +32,13 @@ def scatter(
     type_ = ops.vector_type(register_type(store.box.tensor.type), elems)
     chunks = row_bytes // CHUNK_BYTES
     count = store.box.bytes // CHUNK_BYTES
-    for first in range(0, count, wgmma.WARPGROUP_THREADS):
-        number = ops.add(thread, first)
-        is_own = ops.less(number, count) if first + wgmma.WARPGROUP_THREADS > count else None
+    # Else where a buffer's rows lie would stay in registers, beside the sums, for the next one that
+    # has the same rows.
+    thread = ops.opaque(thread)
+
+    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        number = ops.add(thread, ops.mul(i, wgmma.WARPGROUP_THREADS))
+        is_own = ops.less(number, count) if count % wgmma.WARPGROUP_THREADS else None
         line = ops.div(number, chunks)
         chunk = ops.sub(number, ops.mul(line, chunks))
         inner = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn_of(row_bytes, line))
@@ -43,3 +47,8 @@ def scatter(
         row, column = (along, line) if store.is_turned else (line, along)
         at, inside = place(row, column, elems, store.is_turned)
         target.store(at, ops.load(from_, type_, CHUNK_BYTES), ops.both(is_own, inside))
+        return carried
+
+    # A loop that stays one: written out, its rows' places would lie beside the sums, too.
+    rounds = ops.opaque(ops.const(-(-count // wgmma.WARPGROUP_THREADS)))
+    ops.for_(0, rounds, 1, [], one)
