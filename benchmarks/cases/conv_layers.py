@@ -191,6 +191,19 @@ def wgrad_layers() -> list[Case]:
     ]
 
 
+def small_wgrad_layers() -> list[Case]:
+    """The gradient of every depthwise layer's filter, and of every one of groups."""
+    shapes = [
+        ConvShape(128, (h, h), c, c, (r, r), stride, r // 2, groups=c)
+        for h, c, r, stride in DEPTHWISE_LAYERS
+    ]
+    shapes += [
+        ConvShape(32, (h, h), c, c, (3, 3), stride, 1, groups=groups)
+        for h, c, groups, stride in GROUPED_LAYERS
+    ]
+    return [conv_wgrad("fp16", "plain", shape) for shape in shapes]
+
+
 def more_layers() -> list[Case]:
     """Groups, volumes, dilation, few channels, types of 8 bits, channels first, what batch norms
     begin."""

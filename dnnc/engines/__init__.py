@@ -21,6 +21,7 @@ from .conv.product_sm90 import CONV_PRODUCT_SM90
 from .conv.sm80 import CONV_SM80
 from .conv.sm90 import CONV_SM90
 from .conv.stem_sm90 import CONV_STEM_SM90
+from .conv.wgrad_depthwise import CONV_WGRAD_DEPTHWISE
 from .conv.wgrad_sm80 import CONV_WGRAD_SM80
 from .conv.wgrad_sm90 import CONV_WGRAD_SM90
 from .elementwise.fallback import FALLBACK
@@ -59,6 +60,7 @@ ENGINES: tuple[Engine, ...] = (
     CONV_DEPTHWISE,
     CONV_WGRAD_SM90,
     CONV_WGRAD_SM80,
+    CONV_WGRAD_DEPTHWISE,
     RESAMPLE,
     PEERS,
     FALLBACK,

@@ -221,6 +221,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_wgrad_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
     ),
+    "engine conv_wgrad_depthwise": (
+        LinkedTest("tests/engines/conv/test_wgrad_depthwise.py", target="sm_80"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine conv_wgrad_sm80": (
         LinkedTest("tests/engines/conv/test_wgrad_sm80.py", target="sm_80"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),

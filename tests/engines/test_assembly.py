@@ -142,12 +142,17 @@ def channels_last(g, n, h, w, c):
 
 
 def filter_gradient(accumulates=False, c=128, size=28):
+    """c: channels of the image; 1: of each of many groups."""
+
     def build():
         g = matmul_graph(dtypes.f16)
-        image, dy = (channels_last(g, IMAGES, size, size, n) for n in (c, 256))
-        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, c, 3, 3])
+        filters = 256 if c > 1 else 144
+        image, dy = (
+            channels_last(g, IMAGES, size, size, n) for n in (c if c > 1 else 144, filters)
+        )
+        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([filters, c, 3, 3])
         if accumulates:
-            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, c))
+            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, filters, 3, 3, c))
         dw.set_output()
         return g
 
@@ -295,6 +300,7 @@ CASES = {
         depthwise(3, "BFLOAT16", 16, 29),
         {"TILE_ROWS": 4, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 2},
     ),
+    "conv_wgrad of one channel": ("conv_wgrad_depthwise", filter_gradient(c=1), {}),
     "conv_wgrad": ("conv_wgrad_sm80", filter_gradient(), {"TILE_M": 128, "TILE_N": 128}),
     "attention": (
         "sdpa_sm80",

@@ -65,7 +65,7 @@ class ConvWgradSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_wgrad_sm80"
-    index: int = 20
+    index: int = 22
     families: tuple[str, ...] = ("convolution gradient",)
     only_target: str = ""
     updates_outputs: bool = True

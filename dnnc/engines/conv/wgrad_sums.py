@@ -174,11 +174,17 @@ class PartSums:
     def _part(self, number: Any, at: Sequence[Coordinate], width: int, lane: Any = None) -> Any:
         """The elements of a round's part; lane: in place of the thread's."""
         own = ops.add(ops.mul(number, self.lanes), self.lane if lane is None else lane)
-        span = (self.sums.layout[0] * self.sums.shape[0]).constant
+        span = part_span(self.sums)
         pointer = self.kernel.pointer(self.sums, is_exclusive=False)
         place = ops.add(ops.mul(ops.to_i64(own), span), self.first)
         there = ops.gep(pointer, place, ops.f32_type())
         return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
+
+
+def part_span(sums: Tensor) -> int:
+    """Elements from a part's sums to the next one's."""
+    runs = ((n * step).constant or 0 for n, step in zip(sums.shape, sums.layout, strict=True))
+    return max(runs)
 
 
 def sum_seconds(elements: int, target: Target) -> float:
@@ -189,5 +195,5 @@ def sum_seconds(elements: int, target: Target) -> float:
 def place_sums(output: Output, sums: Tensor, parts: int) -> None:
     """Asks for the workspace of all parts' sums."""
     assert sums.uid is not None, "sums have a uid"
-    bytes_ = sums.layout[0] * sums.shape[0] * (parts * sums.type.bits // 8)
+    bytes_ = part_span(sums) * parts * sums.type.bits // 8
     output.tensors[sums.uid] = output.workspace("sums", bytes_)

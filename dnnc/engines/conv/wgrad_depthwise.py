@@ -1,0 +1,376 @@
+# pyright: basic
+"""Engine conv_wgrad_depthwise: gradients of filters of one channel a group, by multiply-adds.
+
+    block = (tile of channels, part of the rows of dY);  thread = (fragment of channels, rows)
+    for each of its rows of dY, some columns at a time: dY's pixels, and what their taps meet of X,
+        once; multiply each by each, into the sums of all taps
+    the block's sums, over its threads, in a fixed order -> the workspace
+
+A second kernel adds up the parts and has what follows (`wgrad_sums`).  Sums are f32.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.scalars.math import widened
+from ...codegen.scalars.scalar import Scalars
+from ...codegen.tiles.pixels import Line, Place, StoredPixels, is_stored
+from ...codegen.totals import reduce
+from ...codegen.walk.index import Index
+from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.ops import ConvWgrad
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr, product, typical
+from ...mlir import arith
+from ...target import WARP_THREADS, Target
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..product.kernel_sm80 import anchor_call
+from ..product.memory_model import bent, transfer_seconds
+from ..product.pattern import knob_reason
+from ..surface import LAUNCH_SECONDS, bytes_of, too_large_reasons
+from .wgrad import (
+    WgradShape,
+    anchor_reasons,
+    operand_reasons,
+    relaid_fusion,
+    relaid_region,
+    shape_of,
+    shape_of_call,
+    size_reasons,
+    wgrad_of,
+)
+from .wgrad_sums import emit_sum, place_sums, sum_seconds, sums_of
+
+_THREADS = 128
+_LOADS = (8, 4, 2, 16)
+_PARTS = (1, 4, 16, 32, 64, 128, 256, 512)
+_STRIPS = (4, 7, 5, 3, 2)  # columns of dY that a thread has at once, if a row is so many times them
+_FRAGMENTS = (32, 16, 8, 4, 2, 1)  # of channels, of a block
+_MOST_SUMS = 100  # registers of a thread
+_MOST_TAPS = 49
+_LINE_BYTES = 64  # of channels of a block, that are loaded as fast as longer ones
+_BLOCKS = 6  # of an SM
+_BANDWIDTH_SHARE = 0.8
+_ARITHMETIC_SHARE = 0.4  # of the rate of f32, that products reach between loads and conversions
+_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)
+
+
+@dataclass(frozen=True)
+class ConvWgradDepthwiseEngine(Engine):
+    """See the file's docstring."""
+
+    name: str = "conv_wgrad_depthwise"
+    index: int = 23
+    families: tuple[str, ...] = ("convolution gradient",)
+    updates_outputs: bool = True
+    support: tuple[str, ...] = (
+        f"one conv_wgrad of one to three spatial dims, one channel a group of X and of DY, up to "
+        f"{_MOST_TAPS} taps; X and DY of f16, bf16 or f32, sums in f32; tensors that are not "
+        "channels last are copied first",
+        "any stride, dilation, paddings, both modes; N and the spatial dims may be symbols, of at "
+        "least 1",
+        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
+        "boolean; the same bits in every run",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion):
+            return declined
+        op = wgrad_of(fusion)
+        reasons = [*operand_reasons(fusion, op), *(_type_reasons(op) or size_reasons(op))]
+        if reasons:
+            return tuple(reasons)
+        reasons += _shape_reasons(shape_of(op))
+        reasons += relaid_fusion(fusion, has_rows=False).reasons(target)
+        return (*reasons, *too_large_reasons(fusion))
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", _LOADS, "bytes of X's channels of a thread"),
+        Knob("SPLIT_K_BUF", _PARTS, "parts of the rows of DY, whose sums a second kernel adds up"),
+    )
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        shape = shape_of(wgrad_of(relaid_fusion(fusion, has_rows=False).fusion))
+        width = _width(shape, knobs)
+        what = ""
+        if width < 1 or shape.dw[0] % width:
+            what = f"LOAD_SIZE={knobs['LOAD_SIZE']} of {shape.dw[0]} channels of {shape.x.type}"
+        elif width > 1 and width * shape.taps > _MOST_SUMS:
+            what = f"sums of {shape.taps} taps of {width} channels"
+        elif not all(is_stored(tensor, width) for tensor in (shape.x, shape.dy)):
+            what = f"LOAD_SIZE={knobs['LOAD_SIZE']} of images with rows of no fixed distance"
+        if not what:
+            return ()
+        supported = f"whole fragments of channels, up to {_MOST_SUMS} sums"
+        return (knob_reason(what, supported),)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        shape = shape_of(wgrad_of(fusion))
+        found = list[Knobs]()
+        for load in _LOADS:
+            knobs = {"LOAD_SIZE": load, "SPLIT_K_BUF": 1}
+            if self.legal(knobs, fusion, target):
+                continue
+            tiles = _tiles(shape, _width(shape, knobs))
+            parts = [n for n in _PARTS if n * tiles <= _BLOCKS * target.sm_count]
+            found.append({**knobs, "SPLIT_K_BUF": max(parts, default=1)})
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        shape, copies = shape_of(wgrad_of(fusion)), relaid_fusion(fusion, has_rows=False)
+        moved, products = _work(fusion)
+        width, parts = _width(shape, knobs), knobs["SPLIT_K_BUF"]
+        fragments = _fragments(shape.dw[0] // width)
+        filled = min(1.0, parts * _tiles(shape, width) / target.sm_count)
+        share = min(1.0, fragments * width * shape.x.type.bits / 8 / _LINE_BYTES) * filled
+        memory = transfer_seconds(moved, target) / (_BANDWIDTH_SHARE * share)
+        busy = 2 * products / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE * filled)
+        seconds = LAUNCH_SECONDS + bent(memory, busy) + copies.seconds(target)
+        seconds += sum_seconds(shape.dw[0] * shape.taps * parts, target)
+        return Prediction(seconds, "memory" if memory > busy else "arithmetic")
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        shape = shape_of_call(region, anchor_call(region))
+        width = _width(shape, knobs)
+        return {
+            "vector_elems": width,
+            "fragments": _fragments(shape.dw[0] // width),
+            "strip": _strip(shape),
+            "parts": knobs["SPLIT_K_BUF"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        copies = relaid_region(region, has_rows=False)
+        copies.emit(output, lambda: _emit(copies.region, tile, output))
+
+
+def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
+    shape, parts = shape_of_call(region, anchor_call(region)), tile["parts"]
+    sums = _sums(region, shape)
+    place_sums(output, sums, parts)
+    kernel = output.kernel("", _THREADS)
+    with kernel.body():
+        made = _DepthwiseWgrad(kernel, region, shape, sums, tile)
+        made.emit()
+    output.launch(kernel, (made.tiles * parts, 1, 1))
+    emit_sum(region, sums, parts, 0, output)
+
+
+def _sums(region: Region, shape: WgradShape) -> Tensor:
+    """The tensor of one part's sums: [taps][channels]."""
+    strides, running = list[int](), shape.dw[0]
+    for taps in shape.dw[:1:-1]:
+        strides.append(running)
+        running *= taps
+    order = (1, 1, *reversed(strides))
+    return replace(sums_of(region), strides=tuple(map(Expr.of, order)))
+
+
+@dataclass
+class _DepthwiseWgrad:
+    """The first kernel; see the file's docstring."""
+
+    kernel: Kernel
+    region: Region
+    shape: WgradShape
+    sums: Tensor
+    tile: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.width, self.fragments = self.tile["vector_elems"], self.tile["fragments"]
+        self.count = self.shape.dw[0] // self.width  # of fragments of all channels
+        self.tiles = -(-self.count // self.fragments)
+        self.workers = _THREADS // self.fragments
+        self.scalars = Scalars(dtypes.f32)
+
+    def emit(self) -> None:
+        thread = ops.thread_id()
+        own, lane = ops.div(thread, self.fragments), ops.rem(thread, self.fragments)
+        part = ops.div(ops.block_id(), self.tiles)
+        tile = ops.sub(ops.block_id(), ops.mul(part, self.tiles))
+        number = ops.add(ops.mul(tile, self.fragments), lane)
+        kept = ops.minimum(number, self.count - 1)
+        channel = Index(ops.mul(kept, self.width), 1 if self.width > 1 else 0, self.width)
+        leaves: dict[Any, Any] = self.region.leaves(self.kernel)
+        x, dy = (leaves[value] for value in anchor_call(self.region).operands)
+        self.x, self.dy = (self._pixels(leaf, channel) for leaf in (x, dy))
+        zeros = [self.scalars.const(0)] * (self.shape.taps * self.width)
+        first = ops.add(ops.mul(part, self.workers), own)
+        step = self.workers * self.tile["parts"]
+        rows = self.kernel.size(product((self.shape.dy.shape[0], *self.shape.dy.shape[2:-1])))
+        totals = ops.for_(first, rows, step, zeros, self._row)
+        self._store(totals, part, number, lane)
+
+    def _pixels(self, leaf: GlobalTensor, channel: Index) -> StoredPixels:
+        return StoredPixels(leaf, channel, self.width)
+
+    # ---- a row of dY
+
+    def _row(self, number: Any, totals: Sequence[Any]) -> Sequence[Any]:
+        y, places = self.shape.dy.shape, list[Any]()
+        for extent in y[-2:1:-1]:
+            quotient = self.kernel.divide(number, extent)
+            places.insert(0, self.kernel.remainder(number, extent, quotient))
+            number = quotient
+        count, strip = self.kernel.size(y[-1] // self.tile["strip"]), self.tile["strip"]
+
+        def columns(i: Any, totals: Sequence[Any]) -> Sequence[Any]:
+            return self._strip(number, places, ops.mul(i, strip), list(totals))
+
+        return ops.for_(0, count, 1, totals, columns)
+
+    def _strip(self, image: Any, places: Sequence[Any], first: Any, totals: list[Any]) -> list[Any]:
+        """The sums with the products of some columns of a row; first: of them."""
+        shape, count = self.shape, self.tile["strip"]
+        *outer, last = shape.windows
+        line = self.dy.line(image, [Place(place, True) for place in places], first)
+        gradients = [
+            self._widened(self.dy.load(line, i, Place(ops.add(first, i), True)), shape.dy)
+            for i in range(count)
+        ]
+        start = ops.add(ops.mul(first, last.stride), last.lower)
+        for number, taps in enumerate(itertools.product(*(range(w.taps) for w in outer))):
+            at = [
+                self._place(axis, ops.add(ops.mul(place, w.stride), w.lower + tap * w.dilation))
+                for axis, (place, w, tap) in enumerate(zip(places, outer, taps, strict=True))
+            ]
+            met = self.x.line(image, at, start)
+            self._multiply(met, start, number * last.taps, gradients, totals)
+        return totals
+
+    def _multiply(
+        self, met: Line, start: Any, first_tap: int, gradients: Sequence[Any], totals: list[Any]
+    ) -> None:
+        """Adds the products of a line of X, whose first column is `start`."""
+        window = self.shape.windows[-1]
+        loaded: dict[int, Any] = {}
+        for output, tap in itertools.product(range(len(gradients)), range(window.taps)):
+            step = output * window.stride + tap * window.dilation
+            if step not in loaded:
+                place = self._place(len(self.shape.windows) - 1, ops.add(start, step))
+                loaded[step] = self._widened(self.x.load(met, step, place), self.shape.x)
+            for lane in range(self.width):
+                at = (first_tap + tap) * self.width + lane
+                pair = (loaded[step][lane], gradients[output][lane])
+                totals[at] = self.scalars.fma(*pair, totals[at])
+
+    def _place(self, axis: int, number: Any) -> Place:
+        """A pixel of X along a spatial axis."""
+        window = self.shape.windows[axis]
+        may_be = bool(window.pre or window.post)
+        return Place.of(self.kernel, number, self.shape.x.shape[2 + axis], may_be_outside=may_be)
+
+    def _widened(self, fragment: Any, tensor: Tensor) -> list[Any]:
+        return widened(fragment, tensor.type, dtypes.f32)
+
+    # ---- the block's sums
+
+    def _store(self, totals: Sequence[Any], part: Any, number: Any, lane: Any) -> None:
+        """Combines each tap's sums over the block's threads, and stores them."""
+        warps, kernel = _THREADS // WARP_THREADS, self.kernel
+        buffer = kernel.shared("sums", warps * self.fragments * self.width * 4)
+        warp = ops.shr(ops.thread_id(), 5)
+        pointer = kernel.pointer(self.sums, is_exclusive=True)
+        element, span = ops.f32_type(), self.shape.taps * self.shape.dw[0]
+        size = 4 * self.width
+
+        def slot(warp: Any) -> Any:
+            place = ops.add(ops.mul(warp, self.fragments), lane)
+            return ops.gep(buffer, ops.mul(place, self.width), element)
+
+        is_first = ops.less(ops.and_(ops.thread_id(), WARP_THREADS - 1), self.fragments)
+        is_writer = ops.both(
+            ops.less(ops.thread_id(), self.fragments), ops.less(number, self.count)
+        )
+        for tap in range(self.shape.taps):
+            value = ops.from_elements(totals[tap * self.width : (tap + 1) * self.width])
+            together = WARP_THREADS // self.fragments
+            if together > 1:
+                value = reduce.across_lanes(value, together, _add, self.fragments)
+            ops.barrier()  # those before have been read
+            with ops.if_(is_first):
+                ops.store(slot(warp), value, size)
+            ops.barrier()
+            with ops.if_(is_writer):
+                type_ = ops.vector_type(element, self.width)
+                total = ops.load(slot(0), type_, size)
+                for other in range(1, warps):
+                    total = _add(total, ops.load(slot(other), type_, size))
+                stored = tap if not self.shape.is_turned else self.shape.taps - 1 - tap
+                place = ops.add(ops.mul(part, span), stored * self.shape.dw[0])
+                place = ops.add(place, ops.mul(number, self.width))
+                ops.store(ops.gep(pointer, place, element), total, size)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.AddFOp(a, b).result
+
+
+def _width(shape: WgradShape, knobs: Knobs) -> int:
+    """Channels of a thread."""
+    return knobs["LOAD_SIZE"] * 8 // shape.x.type.bits
+
+
+def _fragments(count: int) -> int:
+    """Fragments of channels beside each other in a block, of so many in all."""
+    return max(_FRAGMENTS, key=lambda n: (count / (-(-count // n) * n) > 0.85, n))
+
+
+def _tiles(shape: WgradShape, width: int) -> int:
+    """Blocks along the channels."""
+    count = shape.dw[0] // width
+    return -(-count // _fragments(count))
+
+
+def _strip(shape: WgradShape) -> int:
+    """Columns of dY that a thread has at once."""
+    size = shape.dy.shape[-1].known_divisor()
+    return next((n for n in _STRIPS if size % n == 0), 1)
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> tuple[float, float]:
+    """(bytes that are moved, products)."""
+    op = wgrad_of(fusion)
+    products = typical(shape_of(op).pixels) * shape_of(op).taps * shape_of(op).dw[0]
+    return float(bytes_of((*fusion.inputs, *fusion.outputs))), float(products)
+
+
+def _type_reasons(op: ConvWgrad) -> list[Reason]:
+    if op.x.type in _TYPES and op.dy.type in _TYPES and op.compute_type == dtypes.f32:
+        return []
+    what = f"X {op.x.type}, DY {op.dy.type} in {op.compute_type.cudnn}"
+    supported = "f16, bf16, f32 in FLOAT"
+    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
+
+
+def _shape_reasons(shape: WgradShape) -> list[Reason]:
+    if shape.c_group != 1 or shape.k_group != 1:
+        what = f"groups of {shape.c_group} and {shape.k_group} channels"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "channels of a group", what, "one of each")]
+    if shape.taps > _MOST_TAPS:
+        what = f"a filter of {shape.taps} taps"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, f"up to {_MOST_TAPS}")]
+    return []
+
+
+CONV_WGRAD_DEPTHWISE = ConvWgradDepthwiseEngine()
