@@ -11,7 +11,7 @@ whole chunks of `CHUNK`, those past C being no elements of dW.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -48,7 +48,8 @@ _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past
 class WgradShape:
     """A filter's gradient; windows: of the spatial axes.  is_turned: the last tap comes first.
 
-    x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.
+    x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.  beside: groups
+    of channels that are worked on as one, of whose product only some blocks are elements of dW.
     """
 
     x: Tensor
@@ -56,6 +57,7 @@ class WgradShape:
     dw: tuple[int, ...]
     windows: tuple[Window, ...]
     is_turned: bool
+    beside: int = 1
 
     @staticmethod
     def of(
@@ -75,7 +77,7 @@ class WgradShape:
     @property
     def c_group(self) -> int:
         """Input channels of a group."""
-        return self.dw[1]
+        return self.dw[1] * self.beside
 
     @property
     def groups(self) -> int:
@@ -105,7 +107,7 @@ class WgradShape:
     @property
     def is_whole(self) -> bool:
         """Whether every column is an element of dW."""
-        return self.c_group % CHUNK == 0
+        return self.c_group % CHUNK == 0 and self.beside == 1
 
     @property
     def read_share(self) -> float:
@@ -126,6 +128,16 @@ def part_of(batch: Mapping[int, Coordinate]) -> Any:
 def group_of(batch: Mapping[int, Coordinate]) -> Any:
     """The number of its group."""
     return batch[GROUP].index().base if GROUP in batch else 0
+
+
+def side_by_side(shape: WgradShape) -> WgradShape:
+    """The gradient with as many groups as one as fill a chunk of channels, where TMA takes them."""
+    (c_group, k_group), groups = (shape.c_group, shape.k_group), shape.groups
+    for count in range(groups, 0, -1):
+        begins = (count * c_group, count * k_group) if count < groups else (0, 0)
+        if groups % count == 0 and count * c_group <= CHUNK and not any(n % 8 for n in begins):
+            return replace(shape, beside=count)
+    return shape
 
 
 def wgrad_of(fusion: Fusion) -> ConvWgrad:

@@ -172,7 +172,7 @@ def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
         made = _DepthwiseWgrad(kernel, region, shape, sums, tile)
         made.emit()
     output.launch(kernel, (made.tiles * parts, 1, 1))
-    emit_sum(region, sums, parts, 0, output)
+    emit_sum(region, sums, parts, output)
 
 
 def _sums(region: Region, shape: WgradShape) -> Tensor:
@@ -182,7 +182,7 @@ def _sums(region: Region, shape: WgradShape) -> Tensor:
         strides.append(running)
         running *= taps
     order = (1, 1, *reversed(strides))
-    return replace(sums_of(region), strides=tuple(map(Expr.of, order)))
+    return replace(sums_of(region, shape), strides=tuple(map(Expr.of, order)))
 
 
 @dataclass

@@ -142,7 +142,7 @@ class WgradHalo(PixelTile):
         shape = self.shape
         if shape.dw[2:] != (TAPS, TAPS) or any(window.stride != 1 for window in shape.windows):
             return "a filter that is not 3x3 of stride 1"
-        if not shape.is_whole:
+        if shape.c_group % CHUNK:
             return f"{shape.c_group} channels"
         if max(self.pitch, self.input_rows) > tma.MAX_BOX:
             return f"tiles of X of {self.input_rows}x{self.pitch} pixels"

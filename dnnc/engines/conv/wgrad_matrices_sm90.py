@@ -43,6 +43,7 @@ from .wgrad import (
     group_of,
     part_of,
     shape_of_call,
+    side_by_side,
 )
 from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
 from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
@@ -59,7 +60,7 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     Of sums apart the region has one output, see `wgrad_sums`.
     """
     (call,) = product_calls(region)
-    shape = shape_of_call(region, call)
+    shape = side_by_side(shape_of_call(region, call))
     cluster = Cluster(*tiling.cluster, tiling.splits)
     if tiling.pixels:
         return _halo_matrices(kernel, call, shape, tiling, parts)

@@ -8,6 +8,7 @@ from typing import Any
 from ...codegen.hopper import tma, wgmma
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
+from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ..engine import Knobs
 from ..product.facts_sm90 import SPLITS, ProductFacts, epilogue_loads, instruction_of_types
@@ -16,7 +17,7 @@ from ..product.pattern import is_heavy
 from ..product.region_sm90 import instruction_of, product_calls, staged_loads
 from ..product.shared_layout_sm90 import SharedLayout, tile_bytes
 from ..product.tile_sm90 import Tiling, part_of
-from .wgrad import WgradShape, shape_of, shape_of_call, wgrad_of
+from .wgrad import WgradShape, shape_of, shape_of_call, side_by_side, wgrad_of
 from .wgrad_halo_sm90 import PixelTile
 from .wgrad_matrices_sm90 import filter_view, pixel_tile
 from .wgrad_stem_sm90 import WgradStem
@@ -31,6 +32,11 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
     """The knobs of the main loop."""
     whole = {"WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0}
     return {**whole, "TILE_ROWS": 0, "TILE_COLS": 0, **knobs}
+
+
+def hopper_shape(op: ConvWgrad) -> WgradShape:
+    """The gradient with groups side by side."""
+    return side_by_side(shape_of(op))
 
 
 def parts_of(knobs: Knobs) -> int:
@@ -48,7 +54,7 @@ def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
 def facts_of(fusion: Fusion, has_sums: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there."""
     op = wgrad_of(fusion)
-    shape, row = shape_of(op), instruction_of_types(op.dy.type, op.x.type)
+    shape, row = hopper_shape(op), instruction_of_types(op.dy.type, op.x.type)
     moved = [t for t in fusion.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
     loads = [t for t in epilogue_loads(fusion) if moves_by_tma(shape, t)]
@@ -100,7 +106,7 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
 def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """The tiling of a region; knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
-    shape = shape_of_call(region, calls[0])
+    shape = side_by_side(shape_of_call(region, calls[0]))
     with_sums = has_sums(shape, knobs)
     if with_sums:
         region = wgrad_first_region(region, knobs)
@@ -156,7 +162,7 @@ def halo_of(knobs: Knobs) -> tuple[int, int]:
 def first_sum_of(region: Region, knobs: Knobs) -> int:
     """Elements before those of a part's sums."""
     (call,) = product_calls(region)
-    shape = shape_of_call(region, call)
+    shape = side_by_side(shape_of_call(region, call))
     tile = pixel_tile(shape, *halo_of(knobs)) if knobs["TILE_ROWS"] else None
     return tile.first if isinstance(tile, WgradStem) else 0
 
@@ -166,7 +172,7 @@ def wgrad_first_region(region: Region, knobs: Knobs) -> Region:
     (call,) = product_calls(region)
     columns = 0
     if knobs["TILE_ROWS"]:
-        tile = pixel_tile(shape_of_call(region, call), *halo_of(knobs))
+        tile = pixel_tile(side_by_side(shape_of_call(region, call)), *halo_of(knobs))
         columns = tile.tile_columns if isinstance(tile, WgradStem) else 0
     return first_region(region, wgrad_sums_of(region, knobs), parts_of(knobs), columns)
 
@@ -174,9 +180,9 @@ def wgrad_first_region(region: Region, knobs: Knobs) -> Region:
 def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:
     """The tensor of one part's sums."""
     (call,) = product_calls(region)
-    sums = sums_of(region)
+    sums = sums_of(region, side_by_side(shape_of_call(region, call)))
     if knobs["TILE_ROWS"]:
-        tile = pixel_tile(shape_of_call(region, call), *halo_of(knobs))
+        tile = pixel_tile(side_by_side(shape_of_call(region, call)), *halo_of(knobs))
         return tile.sums(sums) if isinstance(tile, WgradStem) else sums
     return sums
 

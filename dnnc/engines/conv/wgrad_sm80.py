@@ -168,7 +168,7 @@ def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
     sums = _sums(region, shape)
     place_sums(output, sums, parts)
     emit_product(_first_region(region, shape, parts), tile, output, _matrices)
-    emit_sum(region, sums, parts, 0, output)
+    emit_sum(region, sums, parts, output)
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
@@ -209,7 +209,7 @@ def _sums(region: Region, shape: WgradShape) -> Tensor:
     for taps in (1, *shape.dw[:2:-1]):
         strides.append((strides[-1] if strides else padded) * taps)
     order = (_columns(shape), 1, *reversed(strides))
-    return replace(sums_of(region), strides=tuple(map(Expr.of, order)))
+    return replace(sums_of(region, shape), strides=tuple(map(Expr.of, order)))
 
 
 def _first_region(region: Region, shape: WgradShape, parts: int) -> Region:

@@ -42,8 +42,8 @@ from .wgrad import (
     operand_reasons,
     relaid_fusion,
     relaid_region,
-    shape_of,
     shape_of_call,
+    side_by_side,
     size_reasons,
     type_reasons,
     wgrad_of,
@@ -67,6 +67,7 @@ from .wgrad_region_sm90 import (
     first_sum_of,
     halo_of,
     has_sums,
+    hopper_shape,
     main_loop_knobs,
     parts_of,
     wgrad_first_region,
@@ -150,7 +151,11 @@ class ConvWgradSm90Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion, knobs).fusion
-        shape, parts, knobs = shape_of(wgrad_of(fusion)), parts_of(knobs), main_loop_knobs(knobs)
+        shape, parts, knobs = (
+            hopper_shape(wgrad_of(fusion)),
+            parts_of(knobs),
+            main_loop_knobs(knobs),
+        )
         if knobs["TILE_ROWS"]:
             return pixel_reasons(knobs, shape, target)
         if knobs["TILE_COLS"]:
@@ -170,9 +175,9 @@ class ConvWgradSm90Engine(Engine):
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         with_rows = relaid_fusion(fusion, has_rows=True).fusion
         fusion = relaid_fusion(fusion, has_rows=False).fusion
-        shape, names = shape_of(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
+        shape, names = hopper_shape(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
         work = _work(fusion)
-        found = pixel_candidates(shape_of(wgrad_of(with_rows)), work, target)
+        found = pixel_candidates(hopper_shape(wgrad_of(with_rows)), work, target)
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
@@ -193,7 +198,7 @@ class ConvWgradSm90Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         copies = _relaid(fusion, knobs)
         fusion = copies.fusion
-        shape, knobs = shape_of(wgrad_of(fusion)), main_loop_knobs(knobs)
+        shape, knobs = hopper_shape(wgrad_of(fusion)), main_loop_knobs(knobs)
         facts, work = facts_of(fusion, has_sums(shape, knobs)), _work(fusion)
         if knobs["TILE_ROWS"]:
             work = pixel_sizes(work, pixel_tile(shape, *halo_of(knobs)))
@@ -250,19 +255,20 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     def kernel(region: Region) -> None:
         emit_product(region, tiling, output, matrices)
 
-    if not has_sums(shape_of_call(region, call), knobs):
+    shape = side_by_side(shape_of_call(region, call))
+    if not has_sums(shape, knobs):
         kernel(region)
         return
     sums = wgrad_sums_of(region, knobs)
     place_sums(output, sums, parts)
     kernel(wgrad_first_region(region, knobs))
-    emit_sum(region, sums, parts, first_sum_of(region, knobs), output)
+    emit_sum(region, sums, parts, output, first=first_sum_of(region, knobs), shape=shape)
 
 
 @remembered_at_sizes
 def _work(fusion: Fusion) -> WgradWork:
     op = wgrad_of(fusion)
-    shape = shape_of(op)
+    shape = hopper_shape(op)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
     return WgradWork(
         shape.k_group,
@@ -284,7 +290,7 @@ def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
 
 def _load_reasons(op: ConvWgrad) -> list[Reason]:
     """Why TMA can't bring an operand that is channels last."""
-    shape = shape_of(op)
+    shape = hopper_shape(op)
     what = im2col.refusal(shape.x, shape.windows) or tma.refusal(shape.dy, (1,))
     per_group = (shape.c_group, shape.k_group)
     step = 8 * tma.ALIGNMENT // op.x.type.bits

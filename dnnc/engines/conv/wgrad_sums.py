@@ -30,7 +30,7 @@ from ...mlir import arith, ir, nvvm
 from ...target import Target
 from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
-from .wgrad import PITCH
+from .wgrad import PITCH, WgradShape
 
 _UID = 1 << 61  # that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
@@ -44,14 +44,12 @@ _SUM_RATE_SHARE = 0.72  # of memory's bandwidth, by way of L2, that it reads sum
 _ACCESS_BYTES = 8  # of an element's narrowest tensor, at most
 
 
-def sums_of(region: Region) -> Tensor:
-    """The tensor of one part's sums."""
+def sums_of(region: Region, shape: WgradShape) -> Tensor:
+    """The tensor of one part's sums; of groups side by side, with the channels of all of them."""
     (call,) = product_calls(region)
     dims = region.dims_of(call.results[0])
     padded = [*dims]
-    channels = dims[1].constant
-    assert channels is not None, "channels are a fixed size"
-    padded[1] = Expr.of(-(-channels // PITCH) * PITCH)
+    padded[1] = Expr.of(-(-shape.c_group // PITCH) * PITCH)
     type_ = dnn.read_type(ir.RankedTensorType(call.results[0].type).element_type)
     strides = packed_strides(padded, (0, *range(2, len(dims)), 1))
     return Tensor(uid=_UID, dims=dims, strides=strides, dtype=type_, alignment=_ALIGNMENT)
@@ -66,14 +64,20 @@ def first_region(region: Region, sums: Tensor, parts: int, columns: int = 0) -> 
     value, (k, *rest) = call.results[0], sums.shape
     if columns:
         rest = list(map(Expr.of, (columns, *[1] * (len(rest) - 1))))
+    elif rest[0].constant == 1:  # channels that groups side by side have more of
+        rest[0] = Expr.of(PITCH)
     sums = replace(sums, dims=(k * parts, *rest))
     arguments = {v: t for v, t in region.arguments.items() if v in list(call.operands)}
     return replace(region, arguments=arguments, outputs=((value, sums),))
 
 
-def emit_sum(region: Region, sums: Tensor, parts: int, first: int, output: Output) -> None:
-    """Adds the second kernel to a fusion's; first: elements before those of a part's sums.
+def emit_sum(
+    region: Region, sums: Tensor, parts: int, output: Output, *, first: int = 0,
+    shape: WgradShape | None = None,
+) -> None:  # fmt: skip
+    """Adds the second kernel to a fusion's.
 
+    first: elements before those of a part's sums.  shape: of groups that may be side by side.
     Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
     (call,) = product_calls(region)
@@ -82,13 +86,14 @@ def emit_sum(region: Region, sums: Tensor, parts: int, first: int, output: Outpu
     region = replace(region, arguments={**arguments, value: sums})
     groups, width = iteration(region, _ACCESS_BYTES)
     loops = Loops(region.outputs[0][1].shape, tuple(map(tuple, groups)), width)
-    if not loops.is_whole:
+    beside = shape if shape is not None and shape.beside > 1 else None
+    if not loops.is_whole or (beside and 0 in groups[-1]):
         loops = replace(loops, width=1)
     lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
     is_early = output.target.capability >= _FIRST_EARLY
     kernel = output.kernel("sum", _THREADS)
     with kernel.body():
-        own = PartSums(kernel, sums, parts, first, lanes)
+        own = PartSums(kernel, sums, parts, first, lanes, beside)
         _emit_sum(kernel, region, value, loops, own, is_early=is_early)
     grid = (ceildiv(loops.fragments * lanes, _THREADS), 1, 1)
     output.launch(kernel, grid, programmatic=is_early)
@@ -122,7 +127,8 @@ class PartSums:
     """Elements of all parts, added up: a leaf of a walk.
 
     sums: of the first one; the others follow.  first: elements before it.  lanes: neighbours that
-    share the parts, each every so many-th one.  lane: the thread's.
+    share the parts, each every so many-th one.  beside: whose groups lie side by side, the
+    channels of each behind those of the one before.  lane: the thread's.
     """
 
     kernel: Kernel
@@ -130,6 +136,7 @@ class PartSums:
     parts: int
     first: int
     lanes: int
+    beside: WgradShape | None = None
     lane: Any = 0
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
@@ -177,8 +184,17 @@ class PartSums:
         span = part_span(self.sums)
         pointer = self.kernel.pointer(self.sums, is_exclusive=False)
         place = ops.add(ops.mul(ops.to_i64(own), span), self.first)
+        if self.beside is not None:
+            place = ops.add(place, ops.to_i64(self._before(at[0])))
         there = ops.gep(pointer, place, ops.f32_type())
         return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
+
+    def _before(self, output: Coordinate) -> Any:
+        """Channels before those of an output channel's group."""
+        shape = self.beside
+        assert shape is not None and output.is_uniform, "a fragment has one output channel"
+        group = ops.div(output.index().base, shape.k_group // shape.beside)
+        return ops.mul(ops.rem(group, shape.beside), shape.dw[1])
 
 
 def part_span(sums: Tensor) -> int:

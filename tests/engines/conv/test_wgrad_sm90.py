@@ -31,6 +31,8 @@ CASES = {
     "uneven, dilated, channels past a chunk": ([1, 72, 9, 7], [24, 72, 2, 1], {
         "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [2, 1], "dilation": [3, 1]}, {}),
     "groups in parts": ([2, 48, 6, 7], [80, 24, 3, 1], around(1), {"SPLIT_K_BUF": 2}),
+    "groups of 4 and 8 side by side": ([2, 16, 5, 6], [32, 4, 3, 2], around(1), {}),
+    "depthwise, two filters a channel": ([1, 24, 4, 5], [48, 1, 2, 2], around(0), {}),
     "more parts than pixels": ([1, 128, 9, 9], [64, 64, 1, 1], around(0), {"SPLIT_K_BUF": 12}),
     "wide tiles": ([1, 64, 9, 9], [64, 64, 3, 2], around(1), {"TILE_N": 384}),
     "blocks that share pixels of X": (
@@ -69,8 +71,8 @@ HALOS = {
         [3, 64, 4, 16], [72, 64, 3, 3], around(1, convolution_mode="CONVOLUTION"),
         {**HALO, "TILE_COLS": 8, "SPLIT_K_BUF": 2},
     ),
-    "groups, dilated": (
-        [1, 128, 3, 16], [128, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
+    "groups side by side, dilated": (
+        [1, 128, 3, 16], [128, 32, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
     ),
     "3 channels": ([1, 3, 4, 16], [64, 3, 3, 3], around(1), HALO),
     "a first layer": (
@@ -157,10 +159,10 @@ def reasons(g):
         (lambda: wgrad_of_types("f32"), "operand types"),
         (lambda: wgrad_of_types("i8"), "operand types"),
         (lambda: wgrad_of_images(dnnc.Dim("N", min=0, max=8)), "size"),
-        (lambda: wgrad_of_groups(4), "operands by TMA"),
+        (lambda: wgrad_of_groups(36), "operands by TMA"),
         (lambda: wgrad_of_stride(9), "operands by TMA"),
     ],
-    ids=["f32", "i8", "no images", "groups of 4 channels", "stride"],
+    ids=["f32", "i8", "no images", "two groups of 36 channels", "stride"],
 )
 def test_refusals(build, clause):
     found = reasons(build())
@@ -182,7 +184,7 @@ def wgrad_of_images(n):
 
 def wgrad_of_groups(channels):
     g = new_graph()
-    gradient(g, [1, 16, 5, 5], [16, channels, 3, 3]).set_output()
+    gradient(g, [1, 2 * channels, 5, 5], [16, channels, 3, 3]).set_output()
     return g
 
 
