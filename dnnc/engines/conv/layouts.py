@@ -44,7 +44,8 @@ def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
     is_transposed = isinstance(op, ConvDgrad)
     dims = (op.moved.shape, op.w.shape, op.made.shape)
     rule = _rule(op.moved, op.w, dims, copied, is_transposed=is_transposed)
-    return RelaidFusion.of(fusion, rule, cast and Cast(cast, _filter_twin(is_transposed)))
+    casts = [Cast(cast, _filter_twin(is_transposed))] if cast else []
+    return RelaidFusion.of(fusion, rule, *casts)
 
 
 def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
@@ -56,8 +57,8 @@ def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
     image, filter_ = (region.arguments.get(value) for value in (x, w))
     rule = _rule(image, filter_, dims, copied, is_transposed=is_transposed)
     is_cast = copied.filters and w not in region.arguments
-    cast = Cast(w.owner, _filter_twin(is_transposed)) if is_cast else None
-    return RelaidRegion.of(region, rule, cast)
+    casts = [Cast(w.owner, _filter_twin(is_transposed))] if is_cast else []
+    return RelaidRegion.of(region, rule, *casts)
 
 
 def _cast_of(fusion: Fusion, op: Convolved) -> Pointwise | None:

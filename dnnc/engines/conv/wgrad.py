@@ -10,19 +10,20 @@ whole chunks of `CHUNK`, those past C being no elements of dW.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
+from ... import dtypes
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
 from ...codegen.walk.index import Coordinate
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
-from ...dialect.ops import ConvWgrad
+from ...dialect.ops import ConvWgrad, Pointwise
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
@@ -31,7 +32,8 @@ from ..engine import Reason
 from ..product.pattern import compute_reasons, epilogue_reasons
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
-from ..views.relaid import RelaidFusion, RelaidRegion, Rule, twin_at
+from ..views.operand_types import with_casts
+from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at
 from .layouts import channels_last_twin
 from .pattern import pixel_matrix
 
@@ -40,6 +42,7 @@ PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
 PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
 RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
 _TYPES = ("f16", "bf16")
+_PAIRS = frozenset((type_, type_) for type_ in (dtypes.f16, dtypes.bf16))
 PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
 
@@ -179,7 +182,8 @@ def anchor_reasons(fusion: Fusion, pattern: str = PATTERN) -> tuple[Reason, ...]
 def operand_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
     """Reasons against operands that are computed or numbers, and what follows the gradient."""
     for tensor in (op.x, op.dy):
-        if tensor not in fusion.inputs or tensor.is_by_value:
+        is_input = tensor in fusion.inputs or _cast_of(fusion, op, tensor) is not None
+        if not is_input or tensor.is_by_value:
             what = f"{tensor.label} of {op.label} is computed before it"
             return [pattern_reason(what, PATTERN, op)]
     return epilogue_reasons(fusion, op)
@@ -218,15 +222,57 @@ def relaid_fusion(fusion: Fusion, *, has_rows: bool) -> RelaidFusion:
 
     has_rows: X of few channels is as `WgradStem` reads it.
     """
-    op = wgrad_of(fusion)
-    return RelaidFusion.of(fusion, _rule(op.x, op.dy, shape_of(op), has_rows=has_rows))
+    op, shape = wgrad_of(fusion), shape_of(wgrad_of(fusion))
+    rule = _rule(op.x, op.dy, shape, has_rows=has_rows)
+    casts = [
+        Cast(cast, _cast_twin(shape, is_rows=has_rows and tensor is op.x))
+        for tensor in dict.fromkeys((op.x, op.dy))
+        if (cast := _cast_of(fusion, op, tensor)) is not None
+    ]
+    return RelaidFusion.of(fusion, rule, *casts)
 
 
 def relaid_region(region: Region, *, has_rows: bool) -> RelaidRegion:
     """The fusion's region with what was relaid."""
     (call,) = product_calls(region)
     x, dy = map(region.arguments.get, call.operands)
-    return RelaidRegion.of(region, _rule(x, dy, shape_of_call(region, call), has_rows=has_rows))
+    shape = shape_of_call(region, call)
+    casts = [
+        Cast(value.owner, _cast_twin(shape, is_rows=has_rows and value == call.operands[0]))
+        for value in dict.fromkeys(call.operands)
+        if value not in region.arguments
+    ]
+    return RelaidRegion.of(region, _rule(x, dy, shape, has_rows=has_rows), *casts)
+
+
+def cast_operands(fusion: Fusion) -> Fusion:
+    """The fusion with operands of types that tensor cores multiply."""
+    return with_casts(fusion, _PAIRS)
+
+
+def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
+    """The identity that gives an operand its type, of an input, if nothing else needs that."""
+    cast = fusion.producers.get(tensor)
+    if not isinstance(cast, Pointwise) or cast.mode != "identity":
+        return None
+    is_input = cast.x in fusion.inputs and not cast.x.is_by_value and cast.x.type.kind != "b"
+    others = [other for other in fusion.ops if other is not op and tensor in other.operands]
+    is_alone = not others and tensor not in fusion.outputs and cast.x.shape == tensor.shape
+    return cast if is_input and is_alone else None
+
+
+def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor]:
+    """What makes the twin of an operand that is cast."""
+
+    def twin(tensor: Tensor) -> Tensor:
+        found = None
+        if is_rows and channel_pitch(shape):
+            found = _rows_twin(replace(shape, x=tensor))
+        found = found or channels_last_twin(tensor, is_forced=True)
+        assert found is not None, "a twin that is asked for"
+        return found
+
+    return twin
 
 
 def _rule(x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: bool) -> Rule:

@@ -21,10 +21,11 @@ from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered_at_sizes
 from ...dialect.tensor import Tensor
+from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.kernel_sm80 import (
     Matrices,
     anchor_call,
@@ -35,12 +36,13 @@ from ..product.kernel_sm80 import (
 )
 from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of
 from ..product.surface_sm80 import Work
-from ..surface import bytes_of, too_large_reasons
+from ..surface import bytes_of, fp8_reasons, too_large_reasons
 from .wgrad import (
     GROUP,
     PART,
     WgradShape,
     anchor_reasons,
+    cast_operands,
     operand_reasons,
     relaid_fusion,
     relaid_region,
@@ -71,6 +73,7 @@ class ConvWgradSm80Engine(Engine):
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         "one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums in f32; "
+        "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; "
         "channels of a group even, or any number in one group; X and DY that are not channels "
         "last, or whose pixels do not begin at whole 16 bytes, are copied first",
         "any filter size, stride, dilation, paddings, both modes, groups; N and the spatial dims "
@@ -84,8 +87,13 @@ class ConvWgradSm80Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion):
             return declined
+        fusion = cast_operands(fusion)
         op = wgrad_of(fusion)
-        reasons = [*operand_reasons(fusion, op), *(type_reasons(op) or size_reasons(op))]
+        reasons = [
+            *fp8_reasons(fusion, target),
+            *operand_reasons(fusion, op),
+            *(type_reasons(op) or size_reasons(op)),
+        ]
         if reasons:
             return tuple(reasons)
         copies = relaid_fusion(fusion, has_rows=False)
@@ -101,13 +109,13 @@ class ConvWgradSm80Engine(Engine):
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
         *common, parts = self.all_knobs
-        return (*knobs_of(wgrad_of(fusion).x.type, tuple(common)), parts)
+        return (*knobs_of(_type(fusion), tuple(common)), parts)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, wgrad_of(fusion).x.type, target)
+        return illegal_reasons(knobs, _type(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        type_ = wgrad_of(fusion).x.type
+        type_ = _type(fusion)
         found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
         return [
             {**knobs, "SPLIT_K_BUF": parts}
@@ -116,7 +124,7 @@ class ConvWgradSm80Engine(Engine):
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = relaid_fusion(fusion, has_rows=False)
+        copies = relaid_fusion(cast_operands(fusion), has_rows=False)
         op = wgrad_of(copies.fusion)
         shape, parts = shape_of(op), knobs["SPLIT_K_BUF"]
         work = _work(fusion)
@@ -131,6 +139,12 @@ class ConvWgradSm80Engine(Engine):
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_M"] * knobs["TILE_N"]
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(cast_operands(fusion))
 
     # ---- tiling
 
@@ -229,6 +243,11 @@ def _access_reasons(shape: WgradShape) -> list[Reason]:
     what = f"groups of {shape.c_group} and {shape.k_group} channels"
     supported = "even numbers of channels of groups, or one group"
     return [Reason(Status.NOT_SUPPORTED_LAYOUT, "groups", what, supported)]
+
+
+def _type(fusion: Fusion) -> DType:
+    """The type that is multiplied."""
+    return wgrad_of(cast_operands(fusion)).x.type
 
 
 def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:

@@ -25,9 +25,9 @@ from ...dialect.ops import ConvWgrad
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.facts_sm90 import SPLITS
-from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
+from ..product.knobs_sm90 import SWIZZLES, accumulators, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
 from ..product.matmul_sm90 import RATE_OF
 from ..product.matrices_sm90 import Matrices
@@ -39,6 +39,7 @@ from ..views.relaid import RelaidFusion
 from .wgrad import (
     CHUNK,
     anchor_reasons,
+    cast_operands,
     operand_reasons,
     relaid_fusion,
     relaid_region,
@@ -96,7 +97,8 @@ class ConvWgradSm90Engine(Engine):
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
-        "in f32; channels of a group multiples of 8, or any number in one group; X and DY that are "
+        "in f32; of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy "
+        "ahead; channels of a group multiples of 8, or any number in one group; X and DY that are "
         "not channels last, or whose pixels do not begin at whole 16 bytes, are copied first",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
@@ -109,6 +111,7 @@ class ConvWgradSm90Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion):
             return declined
+        fusion = cast_operands(fusion)
         op = wgrad_of(fusion)
         reasons = [*target_reasons("sm_90a", target), *operand_reasons(fusion, op)]
         reasons += type_reasons(op) or size_reasons(op)
@@ -173,6 +176,7 @@ class ConvWgradSm90Engine(Engine):
         return illegal_reasons(knobs, facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        fusion = cast_operands(fusion)
         with_rows = relaid_fusion(fusion, has_rows=True).fusion
         fusion = relaid_fusion(fusion, has_rows=False).fusion
         shape, names = hopper_shape(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
@@ -223,6 +227,12 @@ class ConvWgradSm90Engine(Engine):
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
 
+    def register_pressure(self, knobs: Knobs) -> int:
+        return accumulators(main_loop_knobs(knobs))
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(cast_operands(fusion))
+
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -238,7 +248,7 @@ class ConvWgradSm90Engine(Engine):
 
 def _relaid(fusion: Fusion, knobs: Knobs) -> RelaidFusion:
     """The fusion as a choice of knobs reads it."""
-    return relaid_fusion(fusion, has_rows=_has_rows(knobs))
+    return relaid_fusion(cast_operands(fusion), has_rows=_has_rows(knobs))
 
 
 def _has_rows(knobs: Knobs) -> bool:

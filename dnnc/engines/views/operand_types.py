@@ -17,7 +17,7 @@ from typing import Any
 from ... import dtypes
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import Pointwise
+from ...dialect.ops import ConvWgrad, Pointwise
 from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
@@ -71,13 +71,13 @@ def with_casts(fusion: Fusion, pairs: frozenset[_Pair]) -> Fusion:
 
     pairs: those that it multiplies as they are.
     """
-    op = next((op for op in fusion.ops if isinstance(op, Convolved)), None)
+    op = next((op for op in fusion.ops if isinstance(op, Convolved | ConvWgrad)), None)
     if op is None or not _is_cast(op, pairs):
         return fusion
     type_ = multiplied_type(fusion, op)
     if type_ is None:
         return fusion
-    wrong = dict.fromkeys(t for t in (op.moved, op.w) if t.type != type_)
+    wrong = dict.fromkeys(t for t in op.operands if t.type != type_)
     cast = {tensor: _as_type(tensor, type_) for tensor in wrong}
     product = op.with_tensors(cast)
     if product.compute_type == dtypes.fast_float_for_fp8:  # of fp8, which these are no longer
@@ -87,10 +87,11 @@ def with_casts(fusion: Fusion, pairs: frozenset[_Pair]) -> Fusion:
     return Fusion(fusion.index, tuple(ops), fusion.outputs)
 
 
-def _is_cast(op: Convolved, pairs: frozenset[_Pair]) -> bool:
+def _is_cast(op: Convolved | ConvWgrad, pairs: frozenset[_Pair]) -> bool:
     if op.compute_type not in _SUMS:
         return False
-    return op.moved.type.is_integer or (op.moved.type, op.w.type) not in pairs
+    first, second = op.operands
+    return first.type.is_integer or (first.type, second.type) not in pairs
 
 
 def _as_type(tensor: Tensor, type_: DType) -> Tensor:

@@ -136,18 +136,18 @@ class RelaidFusion:
     after: tuple[Copy, ...]
 
     @staticmethod
-    def of(fusion: Fusion, rule: Rule, cast: Cast | None = None) -> RelaidFusion:
+    def of(fusion: Fusion, rule: Rule, *casts: Cast) -> RelaidFusion:
         """rule: the twin of an input or output; None: its layout is taken."""
-        rest = tuple(op for op in fusion.ops if not cast or op is not cast.op)
+        made = {cast.op for cast in casts}
+        rest = tuple(op for op in fusion.ops if op not in made)
         inner = Fusion(fusion.index, rest, fusion.outputs)
         twins = _twins((*inner.inputs, *inner.outputs), rule)
-        if cast:
-            twins[cast.op.y] = cast.twin(cast.op.y)
+        twins |= {cast.op.y: cast.twin(cast.op.y) for cast in casts}
         if not twins:
             return RelaidFusion(fusion, (), ())
         ops = tuple(op.with_tensors(twins) for op in rest)
         outputs = tuple(twins.get(t, t) for t in inner.outputs)
-        sources = {cast.op.y: cast.op.x} if cast else {}
+        sources = {cast.op.y: cast.op.x for cast in casts}
         before = [Copy(sources.get(t, t), twins[t]) for t in inner.inputs if t in twins]
         after = _copies_back(twins, inner.outputs)
         return RelaidFusion(Fusion(fusion.index, ops, outputs), tuple(before), after)
@@ -171,27 +171,28 @@ class RelaidRegion:
     after: tuple[Copy, ...]
 
     @staticmethod
-    def of(region: Region, rule: Rule, cast: Cast | None = None) -> RelaidRegion:
+    def of(region: Region, rule: Rule, *casts: Cast) -> RelaidRegion:
         """rule: as of a fusion."""
         arguments = dict(region.arguments)
-        sources = dict[Tensor, Tensor]()  # of what is cast
-        if cast:
+        sources = dict[Tensor, tuple[Tensor, Any]]()  # of what is cast, and the operation
+        found = dict[Tensor, Tensor]()
+        for cast in casts:
             (argument,), (value,) = inputs_of(cast.op), cast.op.results
-            arguments[value] = dnn.read_tensor(value.type, {}, region.symbols)
-            sources[arguments[value]] = arguments[argument]
+            made = dnn.read_tensor(value.type, {}, region.symbols)
+            arguments[value], sources[made] = made, (region.arguments[argument], cast.op)
+            found[made] = cast.twin(made)
             if len(list(argument.uses)) == 1:
                 del arguments[argument]
         inputs, outputs = list(arguments.values()), [t for _, t in region.outputs]
-        found = _twins((*inputs, *outputs), rule)
-        if cast:
-            found |= {made: cast.twin(made) for made in sources}
+        found = _twins((*inputs, *outputs), rule) | found
         taken = {tensor.uid for tensor in (*region.arguments.values(), *outputs)}
         free = (uid for uid in count(_FIRST_UID) if uid not in taken)
         twins = {tensor: replace(twin, uid=next(free)) for tensor, twin in found.items()}
         before = tuple(
-            Copy(sources[t], twins[t], cast.op) if cast and t in sources else Copy(t, twins[t])
+            Copy(source, twins[t], operation)
             for t in inputs
             if t in twins
+            for source, operation in (sources.get(t, (t, None)),)
         )
         arguments = {value: twins.get(t, t) for value, t in arguments.items()}
         results = tuple((value, twins.get(t, t)) for value, t in region.outputs)

@@ -144,6 +144,22 @@ def test_sums_of_parts_are_the_same_bits_in_every_order_of_blocks():
     assert "atom.global" not in ptx
 
 
+@pytest.mark.parametrize(
+    ("types", "c"), [(("FP8_E4M3", "FP8_E5M2"), 64), (("f16", "i8"), 64), (("i8", "bf16"), 3)]
+)
+def test_other_types_are_cast_on_the_way_to_a_copy(types, c):
+    g, x, w = new_graph(), [1, c, 4, 16], [64, c, 3, 3]
+    x_type, dy_type = map(dtypes.of, types)
+    dy = image(g, response_dims(x, w, around(1)), data_type=dy_type)
+    image_ = image(g, x, data_type=x_type)
+    g.conv_wgrad(image_, dy, **around(1)).set_dim(w).set_output()
+    knobs = {} if c > 3 else HALO
+    kernels = run(g, knobs=knobs).programs[0].kernels
+    assert sum("_copy" in kernel.name for kernel in kernels) == (
+        2 if types[0] != "f16" and c > 3 else 1
+    )
+
+
 # ---- refusals
 
 
@@ -162,7 +178,7 @@ def reasons(g):
         (lambda: wgrad_of_groups(36), "operands by TMA"),
         (lambda: wgrad_of_stride(9), "operands by TMA"),
     ],
-    ids=["f32", "i8", "no images", "two groups of 36 channels", "stride"],
+    ids=["f32", "sums in i32", "no images", "two groups of 36 channels", "stride"],
 )
 def test_refusals(build, clause):
     found = reasons(build())
@@ -171,7 +187,8 @@ def test_refusals(build, clause):
 
 
 def wgrad_of_types(io):
-    g = new_graph(dtypes.of(io))
+    compute = dtypes.i32 if io == "i8" else dtypes.f32
+    g = new_graph(dtypes.of(io), compute_data_type=compute)
     gradient(g, [1, 16, 5, 5], [16, 16, 3, 3]).set_output()
     return g
 
