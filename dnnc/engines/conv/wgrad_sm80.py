@@ -151,7 +151,7 @@ class ConvWgradSm80Engine(Engine):
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         region = relaid_region(region, has_rows=False).region
         shape = shape_of_call(region, anchor_call(region))
-        plans = [
+        a, b = (
             {
                 "k_contiguous": False,
                 "path": "async",
@@ -160,11 +160,11 @@ class ConvWgradSm80Engine(Engine):
                 "is_aligned": True,
             }
             for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
-        ]
+        )
         if has_sums := _has_sums(shape, knobs["SPLIT_K_BUF"]):
             region = _first_region(region, shape, knobs["SPLIT_K_BUF"])
         width = fragment_width(region, Expr.of(padded_channels(shape)))
-        plan = tile_plan(knobs, *plans, "n", width)
+        plan = tile_plan(knobs, a, b, "n", width)
         return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums)}
 
     # ---- code

@@ -19,7 +19,6 @@ four, so that they begin at whole 16 bytes of a row: 7 times 32 columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -151,8 +150,9 @@ class WgradStemLoop(PixelLoop):
 
     def finished(self, sums: Any, lane: Any) -> Any:
         """Zeros where a run has no channel of a tap: X's copy has nothing there."""
-        shape: WgradShape = self.tile.shape
-        pitch, per_tap, first = channel_pitch(shape), shape.c_group, self.tile.first
+        tile: Any = self.tile
+        shape: WgradShape = tile.shape
+        pitch, per_tap, first = channel_pitch(shape), shape.c_group, tile.first
         registers, layout = wgmma.unpacked(sums), wgmma.AccumulatorLayout(shape.dw[2] * self.run)
         _, right = layout.origin(lane)
         for place, value in enumerate(registers):
@@ -196,5 +196,5 @@ class StemSpace:
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         raise AssertionError("sums leave registers directly")
 
-    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> Sequence[Any]:
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         raise AssertionError("sums leave registers directly")

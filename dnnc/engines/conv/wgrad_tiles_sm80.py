@@ -24,6 +24,7 @@ from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import Walk
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.kernel_sm80 import Batch
@@ -93,6 +94,9 @@ class WgradTile(OperandTile):
             with ops.if_(self._guard(self._elems, i)):
                 target = smem.byte_pointer(slot, self._place(row, k))
                 smem.copy_async(target, address, self.plan["access_bytes"], count)
+
+    def fetch(self, walk: Walk, place: Any, first_k: Any) -> list[Any]:
+        raise AssertionError("its elements come by copies")
 
     def _rows(self, row: Any, group: Any) -> Any:
         """What is known of a fragment from a row on."""
