@@ -130,6 +130,24 @@ def cubin_of(here, *arguments, stdin=None):
     return path.read_bytes()
 
 
+def test_each_fusion_that_differs_has_a_cubin(here):
+    """And a kernel whose name in its module says nothing of the graph."""
+    (here / "two.py").write_text("from tests.broken_files import norm as build\n")
+    options = ("-t", "sm_80", "--in-process")
+    assert dnnc("compile", "two.py", *options, "-o", "two.dnnplan").exit_code == 0
+    result = dnnc("compile", "two.py", *options, "--emit", "cubin", "-o", "two.cubin")
+    assert [line.split()[1] for line in result.output.splitlines()] == [
+        "two.0.cubin",
+        "two.1.cubin",
+    ]
+    made = format.read(here / "two.dnnplan")
+    for place in range(2):
+        assert (here / f"two.{place}.cubin").read_bytes() == made.blobs[2 * place]
+    shown = dnnc("inspect", "two.dnnplan").stdout
+    assert re.search(r"^kernel +in its module ", shown, re.MULTILINE)
+    assert re.search(r"^fusion1_matmul_sm80 +fusion0_matmul_sm80 ", shown, re.MULTILINE)
+
+
 def test_every_form_of_a_graph_gives_one_cubin(ffn, plan, here):
     wanted = format.read(plan).blobs[0]
     graph = json.dumps(format.read(plan).graph)
