@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 import dnnc
-from dnnc import Status, worker
+from dnnc import Status, cudnn, worker
 from dnnc.backend import enums
 from dnnc.choosing import heuristics, info
 from dnnc.codegen import ops
@@ -194,4 +194,4 @@ def test_knobs_have_names_that_front_ends_know(monkeypatch):
         register(OURS)
     assert "TILE_M" in caught.value.supported
     known = {name.split("KNOB_TYPE_")[1] for name in enums.cudnnBackendKnobType_t.__members__}
-    assert set(KNOBS) <= known & set(dnnc.knob_type.__members__)
+    assert set(KNOBS) <= known & {*dnnc.knob_type.__members__} & {*cudnn.knob_type.__members__}
