@@ -7,7 +7,7 @@
 // CHECK-NEXT: fallback (2) {{.*}}operations {{.*}}matmul 'mm' needs reduction:add 'sum'{{.*}}sums that do not need each other
 // CHECK-NEXT: matmul_sm90 (5)
 // CHECK-NOT: pointwise (1)
-// CHECK: 15 engines are made for other operations (--all lists them)
+// CHECK: {{[0-9]+}} engines are made for other operations (--all lists them)
 // CHECK: configs in the order of compile (modes A, FALLBACK)
 // CHECK: split {{.*}}no engine takes the graph as one fusion: matmul_sm80, the nearest, declines operations:
 

@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func @one_kernel(
 // CHECK-SAME: dnn.graph
 // CHECK-NOT: func.func private
-// CHECK: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx70">]
+// CHECK: gpu.module @fusion0 [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx70">]
 // CHECK: llvm.func @fusion0_pointwise(%{{.*}}: !llvm.ptr<1> {llvm.align = 16 : i64, llvm.noalias}
 // CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>
 // CHECK: "dnn.program"()
@@ -24,8 +24,10 @@ func.func @one_kernel(%x: tensor<64x128xf16>) -> tensor<64x128xf16> attributes {
 // Two fusions that differ are two kernels; the tensor between them is a pointer by its uid until
 // assign-workspace.
 // CHECK-LABEL: func.func @two_kernels(
+// CHECK: gpu.module @fusion0 [
 // CHECK: llvm.func @fusion0_matmul_sm80(
-// CHECK: llvm.func @fusion1_matmul_sm80(
+// CHECK: gpu.module @fusion1 [
+// CHECK: llvm.func @fusion0_matmul_sm80(
 // CHECK: "dnn.program"()
 // CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion0_matmul_sm80"
 // CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion1_matmul_sm80"
@@ -39,8 +41,9 @@ func.func @two_kernels(%x: tensor<256x256xf16>, %w: tensor<256x256xf16>, %v: ten
 
 // Two fusions that differ in uids alone are one kernel, launched twice.
 // CHECK-LABEL: func.func @a_kernel_twice(
+// CHECK: gpu.module @fusion0 [
 // CHECK: llvm.func @fusion0_matmul_sm80(
-// CHECK-NOT: llvm.func @fusion1_matmul_sm80(
+// CHECK-NOT: gpu.module @fusion1
 // CHECK: "dnn.program"()
 // CHECK-SAME: {kind = "pointer", uid = 9 : i64}
 // CHECK-SAME: kernel = "fusion0_matmul_sm80"

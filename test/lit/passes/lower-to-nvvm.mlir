@@ -3,7 +3,7 @@
 // Kernels hold llvm and nvvm operations alone; the graph beside them is not touched.
 // CHECK-LABEL: func.func @kernels_are_lowered(
 // CHECK: "dnn.pointwise"
-// CHECK: gpu.module @kernels
+// CHECK: gpu.module @fusion0
 // CHECK-NOT: {{ (arith|math|scf|vector|index|cf)\.}}
 // CHECK: llvm.func @fusion0_pointwise(
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
