@@ -68,7 +68,7 @@ class SdpaBwdSm90Engine(Engine):
     index: int = 20
     families: tuple[str, ...] = ("attention",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "sm_90a: the gradient of attention, as `sdpa_backward` or written in its five products; Q, "
         "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 128, "
