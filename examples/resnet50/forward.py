@@ -55,9 +55,9 @@ class Places:
 
 @dataclass(frozen=True)
 class Call:
-    """What a layer's plan is bound to."""
+    """What a plan is bound to.  layer: a Layer, or a Step of training."""
 
-    layer: Layer
+    layer: Any
     plan: ExecutionPlan
     pack: Mapping[str, int]
     workspace: int | None

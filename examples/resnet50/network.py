@@ -325,10 +325,11 @@ def _block(name: str, x: str, size: int, channels: int, width: int, stride: int)
     yield Layer(f"{name}.expand", expand, f"{name}.spatial", shortcut)
 
 
-# By name.  small: every kind of layer, few of each.
+# By name.  small: every kind of layer, few of each.  tiny: for training without a GPU.
 NETWORKS = {
     "resnet50": Network(),
     "small": Network(size=40, width=8, blocks=(2, 1, 1, 1), classes=16),
+    "tiny": Network(size=16, width=8, blocks=(2, 1), classes=8),
 }
 
 

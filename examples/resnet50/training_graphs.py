@@ -190,6 +190,7 @@ def windows_of(pool: MaxPool) -> dict[str, Any]:
     return {
         "resample_mode": "MAXPOOL", "padding_mode": "NEG_INF_PAD", "pre_padding": pool.padding,
         "post_padding": pool.padding, "stride": pool.stride, "window": pool.window,
+        "compute_data_type": "FLOAT",
     }  # fmt: skip
 
 

@@ -1,0 +1,142 @@
+"""A training step on the host: by the graphs' reference, or by plans' PTX in the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+import dnnc
+from dnnc.interpreter.plans import run_plan
+from dnnc.plan.plan import Plan
+
+from . import training_parameters as data
+from .training_calls import DOUBLED
+from .training_device import LOSS_SCALE, RATE
+from .training_graphs import Operation, graph_of
+from .training_steps import Step, Training, Value
+
+Array = Any
+Form = tuple[tuple[int, ...], tuple[int, ...]]  # dims, strides
+
+# Runs an operation on arrays of the tensors' dims; outputs by name.
+Evaluate = Callable[[Operation, Mapping[str, Array]], Mapping[str, Array]]
+
+
+def by_reference(n: int, *, is_exact: bool = False) -> Evaluate:
+    """The graphs' reference on NumPy.  is_exact: of graphs whose numbers are all f64."""
+
+    def evaluate(op: Operation, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        graph = graph_of(op, n, is_exact=is_exact)
+        found = dnnc.reference(graph, inputs)
+        return {tensor.name: found[tensor.uid] for tensor in graph.graph.outputs}
+
+    return evaluate
+
+
+def by_interpreter(plans: Mapping[Operation, Plan]) -> Evaluate:
+    """The PTX of plans."""
+
+    def evaluate(op: Operation, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        plan = plans[op]
+        found = run_plan(plan, inputs)
+        return {t.name: found[t.uid] for t in plan.tensors if t.role == "output"}
+
+    return evaluate
+
+
+class HostTraining:
+    """Training, step by step, in NumPy's arrays.
+
+    is_exact: numbers are f64, not f16 and f32.
+    """
+
+    def __init__(
+        self, training: Training, n: int, seed: int, evaluate: Evaluate, *,
+        is_exact: bool = False, rate: float = RATE,
+    ):  # fmt: skip
+        self.training, self.n, self.evaluate = training, n, evaluate
+        layout, network = training.layout, training.network
+        half, self.single = (np.float64, np.float64) if is_exact else (np.float16, np.float32)
+        images, labels = data.data(network, n, seed)
+        drawn = data.parameters(network, seed)
+        master = data.flat(layout.parts, layout.parameters, drawn).astype(self.single)
+        self.buffers = {
+            "master": master, "half": master.astype(half), "velocity": np.zeros_like(master),
+            "gradient": np.zeros_like(master), "running": data.running(network).astype(self.single),
+        }  # fmt: skip
+        scalars = {"loss_scale": LOSS_SCALE, "unscale": 1 / LOSS_SCALE, "rate": rate}
+        self.given: dict[str, Array] = {
+            name: np.full(1, number, self.single) for name, number in scalars.items()
+        }
+        self.given |= {"image": images.astype(half).ravel(), "labels": labels}
+        self.values: dict[str, Array] = {}
+        self.forms = {op: _forms(op, n) for op in training.operations}
+
+    def run(self, steps: Sequence[Step] | None = None) -> float:
+        """Runs steps, all by default; gives the loss."""
+        written = {name: self.buffers[name].copy() for name in DOUBLED}
+        for step in self.training.steps if steps is None else steps:
+            self.run_step(step, written)
+        self.buffers |= written
+        return float(self.given["losses"].sum(dtype=np.float64))
+
+    def run_step(self, step: Step, written: Mapping[str, Array] | None = None) -> None:
+        """Runs one step.  written: copies of buffers, for what is to be read by the next step."""
+        written = written or {name: self.buffers[name].copy() for name in DOUBLED}
+        found = self.evaluate(step.op, self.inputs(step))
+        for name, array in found.items():
+            value, form = step.values[name], self.forms[step.op][name]
+            if value.place in ("arena", "given"):
+                values = self.values if value.place == "arena" else self.given
+                made = values[value.name] = np.empty(array.size, array.dtype)
+            else:
+                place = value.place.removeprefix("next_")
+                buffer = self.buffers[place] if place == value.place else written[place]
+                made = buffer[self._part(place, value)]
+            _viewed(made, form)[...] = array
+
+    def inputs(self, step: Step) -> dict[str, Array]:
+        """What a step reads, by tensor, arrays of the tensors' dims."""
+        names = [tensor.name for tensor in graph_of(step.op, self.n).graph.inputs]
+        return {name: _viewed(self._memory(step.values[name]), self.forms[step.op][name])
+                for name in names}  # fmt: skip
+
+    def _memory(self, value: Value) -> Array:
+        if value.place == "arena":
+            return self.values[value.name]
+        if value.place == "given":
+            return self.given[value.name]
+        return self.buffers[value.place][self._part(value.place, value)]
+
+    def _part(self, place: str, value: Value) -> slice:
+        if not value.name:
+            return slice(None)
+        layout = self.training.layout
+        parts = layout.running if place == "running" else layout.parts
+        return parts[value.name].slice
+
+    def gradients(self) -> dict[str, Array]:
+        """The last step's, by parameter, without the loss scale."""
+        found = data.split(self.training.layout.parts, self.buffers["gradient"])
+        return {name: array / self.single(LOSS_SCALE) for name, array in found.items()}
+
+
+def _forms(op: Operation, n: int) -> dict[str, Form]:
+    """Dims and strides of an operation's tensors."""
+    graph = graph_of(op, n).graph
+    return {
+        tensor.name: (
+            tuple(extent.constant for extent in tensor.shape),
+            tuple(stride.constant for stride in tensor.strides),
+        )
+        for tensor in (*graph.inputs, *graph.outputs)
+    }
+
+
+def _viewed(memory: Array, form: Form) -> Array:
+    """Packed memory as an array of some dims and strides."""
+    dims, strides = form
+    return as_strided(memory, dims, [stride * memory.itemsize for stride in strides])
