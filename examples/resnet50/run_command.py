@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from .device import Device
 
 
-def _bundle(name: str, path: Path) -> LoadedBundle:
+def bundle_of(name: str, path: Path, options: str = "") -> LoadedBundle:
+    """A file's plans.  options: of `build` besides the network and the file."""
     try:
         return dnnc.load_bundle(path)
     except DnncError:
@@ -32,7 +33,7 @@ def _bundle(name: str, path: Path) -> LoadedBundle:
     raise DnncError(
         Status.BAD_PARAM,
         "no such file",
-        f"a bundle that `build --network {name} --bundle {path}` has made",
+        f"a bundle that `build{options} --network {name} --bundle {path}` has made",
         str(path),
     )
 
@@ -45,7 +46,7 @@ def run(
 
     batches: None for those that the bundle was built for.
     """
-    network, bundle = network_of(name), _bundle(name, path)
+    network, bundle = network_of(name), bundle_of(name, path)
     built = batches_of(bundle)
     sizes = batches or [int(n) for n in built if n != ANY]
     if not sizes:

@@ -60,7 +60,9 @@ class Model(torch.nn.Module):
             case AveragePool():
                 return functional.adaptive_avg_pool2d(x, 1)
             case Linear():
-                return functional.linear(x.flatten(1), self._of(layer, "w"), self._of(layer, "bias"))
+                return functional.linear(
+                    x.flatten(1), self._of(layer, "w"), self._of(layer, "bias")
+                )
 
 
 class TorchTraining:

@@ -13,13 +13,21 @@ from dnnc.interpreter.plans import run_plan
 from dnnc.plan.plan import Plan
 
 from . import training_parameters as data
+from .network import Network
 from .training_calls import DOUBLED
+from .training_checks import error
 from .training_device import LOSS_SCALE, RATE
 from .training_graphs import Operation, graph_of
 from .training_steps import Step, Training, Value
 
 Array = Any
 Form = tuple[tuple[int, ...], tuple[int, ...]]  # dims, strides
+
+# Multiplications of a step: the interpreter does a few millions a second.
+MOST_PRODUCTS = 5e7
+
+# Of a gradient of a network as small as `tiny`, whose norms divide by deviations of few elements.
+MOST_GRADIENT_ERROR = 0.15
 
 # Runs an operation on arrays of the tensors' dims; outputs by name.
 Evaluate = Callable[[Operation, Mapping[str, Array]], Mapping[str, Array]]
@@ -140,3 +148,23 @@ def _viewed(memory: Array, form: Form) -> Array:
     """Packed memory as an array of some dims and strides."""
     dims, strides = form
     return as_strided(memory, dims, [stride * memory.itemsize for stride in strides])
+
+
+def refusal(network: Network, n: int) -> str:
+    """Why a step is not interpreted; "" where it may be."""
+    products = 3 * network.flops(n) / 2  # forward, and two gradients of each layer
+    if products <= MOST_PRODUCTS:
+        return ""
+    return f"{products:.2g} multiplications are too many for the interpreter"
+
+
+def interpreted_gradients(
+    training: Training, n: int, seed: int, plans: Mapping[Operation, Plan]
+) -> tuple[float, dict[str, float]]:
+    """(loss, errors of the gradients) of a step of plans' PTX, beside the same in float64."""
+    work = HostTraining(training, n, seed, by_interpreter(plans))
+    exact = HostTraining(training, n, seed, by_reference(n, is_exact=True), is_exact=True)
+    loss = work.run()
+    exact.run()
+    found = work.gradients()
+    return loss, {name: error(found[name], array) for name, array in exact.gradients().items()}
