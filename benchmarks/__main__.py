@@ -70,10 +70,14 @@ def parser() -> argparse.ArgumentParser:
     plans = command("cudnn-plans", "cuDNN's fastest plan of each case, of all it has, on a GPU")
     plans.add_argument("--jobs", type=int, default=4, help="processes that build (%(default)s)")
     of_cases(plans)
-    resnet50 = timed("resnet50", "ResNet-50's forward pass beside cuDNN and torch, on a GPU", 7)
+    resnet50 = timed("resnet50", "ResNet-50 beside cuDNN and torch, on a GPU", 7)
     resnet50.add_argument(
-        "--batch", type=int, action="append", help="images; may be repeated (32 and 256)"
+        "--train", action="store_true", help="whole training steps instead, beside torch's"
     )
+    resnet50.add_argument(
+        "--batch", type=int, action="append",
+        help="images; may be repeated (32 and 256, of training 64 and 256)",
+    )  # fmt: skip
     resnet50.add_argument(
         "--columns", default=",".join(RESNET50_COLUMNS),
         help="of the whole pass; there is torch_compile_max, too (%(default)s)",

@@ -12,7 +12,7 @@ from typing import Any
 
 from examples.resnet50.network import AveragePool, MaxPool, Operation
 
-from . import kernels
+from . import kernels, resnet50_training
 from .cases import resnet50 as resnet50_cases
 from .cases.case import Case
 from .cases.kinds import add
@@ -27,6 +27,9 @@ REFERENCES = (add(8192, 16384), matmul("fp16", "none", 1, 8192, 8192, 8192))
 
 def run(given: Namespace, bench: Bench, made: Results) -> None:
     """The command `resnet50`."""
+    if given.train:
+        resnet50_training.run(given, bench, made)
+        return
     columns = given.columns.split(",")
     peers = _contestants(given.compile_seconds, made)
     unknown = set(columns) - set(peers)

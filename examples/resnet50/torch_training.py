@@ -88,24 +88,26 @@ class TorchTraining:
             self.model.parameters(), lr=rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY,
             fused=device == "cuda",
         )  # fmt: skip
-        # The fused optimizer divides gradients by it, as GradScaler has it do.
-        self._optimizer.grad_scale = (
-            torch.full((), self._scale, device=device) if device == "cuda" else None
-        )
+        self._scaler = torch.amp.GradScaler(device, init_scale=loss_scale, enabled=is_half)
 
     def loss_and_gradients(self) -> Tensor:
         """The loss; gradients are left in the parameters, times the loss scale."""
         self._optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self._device, torch.float16, enabled=self._is_half):
             loss = functional.cross_entropy(self._run(self.image), self.labels)
-        (loss * self._scale).backward()
+        self._scaler.scale(loss).backward()
         return loss.detach()
 
     def step(self) -> Tensor:
         """A whole step; gives its loss."""
         loss = self.loss_and_gradients()
-        self._optimizer.step()
+        self.update()
         return loss
+
+    def update(self) -> None:
+        """Steps by the gradients that are there."""
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
 
     def gradients(self) -> dict[str, Any]:
         """By parameter, as they lie in memory, f32 arrays without the loss scale."""
@@ -127,8 +129,9 @@ def reference(
         torch.backends.cuda.matmul.allow_tf32 = False
         try:
             run = TorchTraining(network, n, seed, rate, loss_scale, is_half=is_half, device=device)
-            losses = [float(run.step())]
-            gradients = run.gradients()
+            losses = [float(run.loss_and_gradients())]
+            gradients = run.gradients()  # before the optimizer takes the loss scale off
+            run.update()
             losses += [float(run.step()) for _ in range(steps - 1)]
         finally:
             torch.backends.cuda.matmul.allow_tf32 = before

@@ -27,8 +27,10 @@ class TrainingDevice:
     and running statistics, the other reads.
     """
 
-    def __init__(self, calls: TrainingCalls, seed: int, rate: float = RATE):
-        self.work, self._seed, self._rate = calls, seed, rate
+    def __init__(
+        self, calls: TrainingCalls, seed: int, rate: float = RATE, stream: int = 0
+    ):  # fmt: skip
+        self.work, self._seed, self._rate, self._stream = calls, seed, rate, stream
         self._buffers = Buffers()
         self._replays: list[Replay] = []
         self._turn = 0
@@ -53,8 +55,8 @@ class TrainingDevice:
         )  # fmt: skip
         self.reset()
         self.calls = [work.calls(self.places, turn) for turn in (0, 1)]
-        self._bound = [[call.bind() for call in calls] for calls in self.calls]
-        self._replays = [Replay(calls) for calls in self.calls]
+        self._bound = [[call.bind(self._stream) for call in calls] for calls in self.calls]
+        self._replays = [Replay(calls, self._stream) for calls in self.calls]
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -114,7 +116,7 @@ class TrainingDevice:
 
     def step_seconds(self) -> dict[str, float]:
         """Of each step, by name, in a graph with an event after each; it adds about 1 us."""
-        timed = Replay(self.calls[0], is_timed=True)
+        timed = Replay(self.calls[0], self._stream, is_timed=True)
         try:
             rounds: list[list[float]] = []
             for _ in range(_TIMED_ROUNDS):
