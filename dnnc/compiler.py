@@ -216,21 +216,26 @@ _store = MemoryStore()
 
 
 def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
-    """kernel -> ptx, which skips the modules whose PTX the store has."""
+    """kernel -> ptx, of modules alone that differ and whose PTX the store does not have."""
     kernels = _gpu_modules(work.module)
     found = [kept.key_of(each, work.target) for each in kernels]
-    known = [kept.ptx(key, work.target, store) for key in found]
-    for each, ptx in zip(kernels, known, strict=True):
-        if ptx is not None:
-            each.erase()
-    if None in known:
+    known: dict[str, str] = {}
+    missing: list[str] = []
+    for key, each in zip(found, kernels, strict=True):
+        if key not in known and key not in missing:
+            ptx = kept.ptx(key, work.target, store)
+            if ptx is None:
+                missing.append(key)
+                continue
+            known[key] = ptx
+        each.erase()
+    if missing:
         advance(work, "ptx", store=store, report=report)
-    made = iter(work.codes)
-    work.codes = [next(made) if ptx is None else ptx for ptx in known]
+    for key, ptx in zip(missing, work.codes, strict=True):
+        known[key] = ptx
+        kept.put_ptx(key, ptx, store)
+    work.codes = [known[key] for key in found]
     work.stage = "ptx"
-    for key, old, ptx in zip(found, known, work.codes, strict=True):
-        if old is None:
-            kept.put_ptx(key, ptx, store)
 
 
 # ---- the whole way

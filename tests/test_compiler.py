@@ -56,18 +56,28 @@ def test_fixed_sizes_share_the_cubin_as_well():
     assert len(cubins) == 1
 
 
-def test_text_stages_resume_to_the_same_plan():
-    g = ffn()
-    whole = compile_graph(g.graph, "sm_80", ONE)
+def split():
+    """Two fusions, each with a module of its own."""
+    g = dnnc.pygraph("split", io_data_type="f32", intermediate_data_type="f32")
+    g.exp(g.tanh(g.tensor([3, 16]))).set_output()
+    return g
+
+
+@pytest.mark.parametrize(("build", "partition"), [(ffn, ""), (split, "0|1")])
+def test_text_stages_resume_to_the_same_plan(build, partition):
+    g = build()
+    options = Options(most_variants=1, partition=partition)
+    whole = compile_graph(g.graph, "sm_80", options)
+    assert len(whole.programs[0].modules) == len(whole.programs[0].fusions)
     with dnn.context():
         for stage in TEXT_STAGES:
-            work = compiler.advance(compiler.start(g.graph, of("sm_80")), stage)
+            work = compiler.advance(compiler.start(g.graph, of("sm_80")), stage, options)
             text = work.text()
             with dnn.context():
                 again = compiler.resume(text)
                 assert again.stage == stage
                 assert again.text() == text
-                assert compiler.finish(again, ONE) == whole
+                assert compiler.finish(again, options) == whole
 
 
 @pytest.mark.parametrize(

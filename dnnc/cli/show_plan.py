@@ -180,13 +180,15 @@ def _memset_text(plan: Plan, memset: Memset) -> str:
 
 def _show_kernels(program: Program) -> None:
     console.heading("\nkernels")
+    has_symbols = any(kernel.symbol for kernel in program.kernels)
     table = console.table(
-        "kernel", ">threads", ">registers", ">spill stores", ">spill loads", ">local",
-        ">static shared",
+        "kernel", *["in its module"] * has_symbols, ">threads", ">registers", ">spill stores",
+        ">spill loads", ">local", ">static shared",
     )  # fmt: skip
     for kernel in program.kernels:
         table.add_row(
             kernel.name,
+            *[kernel.entry] * has_symbols,
             str(kernel.threads),
             str(kernel.registers),
             f"{kernel.spill_store_bytes} B",

@@ -166,6 +166,9 @@ def _program_problems(known: _Known, program: Program) -> Iterator[_Problem]:
         if not 0 <= fusion.module < len(program.modules):
             what = f"{program.target}: a fusion of module {fusion.module}"
             yield what, f"{len(program.modules)} modules"
+        if not -1 <= fusion.config < len(program.modules):
+            what = f"{program.target}: a fusion of config {fusion.config}"
+            yield what, f"-1 to {len(program.modules) - 1}"
     if not program.variants:
         yield f"{program.target}: no variants", "one or more"
     for variant in program.variants:
@@ -173,8 +176,9 @@ def _program_problems(known: _Known, program: Program) -> Iterator[_Problem]:
 
 
 def _kernel_problems(kernel: Kernel, modules: int) -> Iterator[_Problem]:
-    if not _IDENTIFIER.fullmatch(kernel.name):
-        yield f"a kernel called {kernel.name!a:.80}", "an identifier of PTX"
+    for name in (kernel.name, kernel.entry):
+        if not _IDENTIFIER.fullmatch(name):
+            yield f"a kernel called {name!a:.80}", "an identifier of PTX"
     if not 0 <= kernel.module < modules:
         yield f"kernel {kernel.name}: module {kernel.module}", f"{modules} modules"
     if not 0 < kernel.threads <= _MOST_THREADS:

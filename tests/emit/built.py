@@ -36,11 +36,20 @@ def argument_sizes(launch):
 
 
 def kernel_sizes(plan):
-    """Kernel -> bytes of its arguments; they are the same wherever it is launched."""
+    """Kernel -> bytes of its arguments: its name in its module, where kernels of other modules are
+    called so with the place of the module, as "1:NAME"."""
+    found, shared = {}, set()
+    for program in plan.programs:
+        kernels = {kernel.name: kernel for kernel in program.kernels}
+        for launch in launches(program):
+            kernel, sizes = kernels[launch.kernel], argument_sizes(launch)
+            found[f"{kernel.module}:{kernel.entry}"] = sizes
+            if found.setdefault(kernel.entry, sizes) != sizes:
+                shared.add(kernel.entry)
     return {
-        launch.kernel: argument_sizes(launch)
-        for program in plan.programs
-        for launch in launches(program)
+        name: sizes
+        for name, sizes in found.items()
+        if (name.rpartition(":")[2] in shared) is (":" in name)
     }
 
 
@@ -77,10 +86,11 @@ class Built:
 
     def device(self, capability=(9, 0), sm_count=132, smem=232448):
         self.library.fake_device(*capability, sm_count, smem)
-        statics = {k.name: k.static_smem_bytes for p in self.plan.programs for k in p.kernels}
+        statics = {k.entry: k.static_smem_bytes for p in self.plan.programs for k in p.kernels}
         for name, sizes in kernel_sizes(self.plan).items():
             array = (ctypes.c_int * max(1, len(sizes)))(*sizes)
-            self.library.fake_kernel(name.encode(), statics[name], len(sizes), array)
+            static = statics[name.rpartition(":")[2]]
+            self.library.fake_kernel(name.encode(), static, len(sizes), array)
 
     def load(self):
         handle = ctypes.c_void_p(0xBAD)

@@ -155,7 +155,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
         return result;
     images[module_count++] = image;
     live_modules += 1;
-    *module = (CUmodule)(size_t)module_count;
+    *module = (CUmodule)(size_t)live_modules;
     return CUDA_SUCCESS;
 }
 
@@ -169,11 +169,12 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
     int i;
-    (void)module;
+    char whole[300]; /* as one of several modules has it */
+    snprintf(whole, sizeof whole, "%zu:%s", (size_t)module - 1, name);
     if (!are_told) /* any kernel, of unknown arguments */
         add_kernel(name, 0, -1, NULL);
     for (i = 0; i < kernel_count; i++) {
-        if (strcmp(kernels[i].name, name) == 0) {
+        if (strcmp(kernels[i].name, name) == 0 || strcmp(kernels[i].name, whole) == 0) {
             *function = &kernels[i];
             return result_of("cuModuleGetFunction");
         }

@@ -21,8 +21,8 @@ class Recorder:
         self.bindings = importlib.import_module("cuda.bindings.driver")
         self.lines = []
         self.maps = []
-        self.kernels = {}  # handle -> (name, sizes of its arguments)
         self.sizes = {}
+        self.modules = 0
         kinds = self.bindings.CUdevice_attribute
         self.attributes = {
             kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: capability[0],
@@ -76,10 +76,12 @@ class Recorder:
         return self._done, ctypes.cast(memory_of_device_0, ctypes.c_void_p).value, 0
 
     def cuModuleLoadData(self, code):
-        return self._done, 1
+        self.modules += 1
+        return self._done, self.modules
 
     def cuModuleGetFunction(self, module, name):
-        return self._done, name.decode()
+        whole = f"{module - 1}:{name.decode()}"
+        return self._done, whole if whole in self.sizes else name.decode()
 
     def cuFuncSetAttribute(self, function, kind, value):
         return (self._done,)

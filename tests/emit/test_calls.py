@@ -257,10 +257,11 @@ def test_compiled_plans(case, build, monkeypatch):
         lines += verify(built, {name: size for name in plan.dims}, device, monkeypatch)
     text = "\n".join(lines)
     wanted = {
-        "hopper": "[tiled ", "grid": " 1 0 77 ", "streamed": "memset ", "split": "fusion1_",
-        "variants": "_v1 ", "peers": "peers",
+        "hopper": "[tiled ", "grid": " 1 0 77 ", "streamed": "memset ", "peers": "peers",
     }  # fmt: skip
     assert wanted.get(case, "launch ") in text
+    if case in ("variants", "split"):
+        assert len(plan.programs[0].modules) > 1
 
 
 def test_attention_by_tensor_maps(build, monkeypatch):
