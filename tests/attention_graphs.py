@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 import dnnc
+from dnnc.dialect.tensor import packed_strides
 from tests.support.checked import random_inputs
 
 LOW = -math.inf
@@ -83,6 +84,8 @@ class Pattern:
             made = {}
         for name, tensor in made.items():
             tensor.set_output().set_name(name).set_data_type("FLOAT")
+            dims = (*self.dims[:-1], 1)
+            tensor.set_dim(dims).set_stride(packed_strides(dims))
 
     # ---- pieces of score modifications
 
