@@ -368,8 +368,8 @@ def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ..
 def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Whether no two elements share a place.
 
-    Of symbols it is asked at the sizes at which that is likeliest: dims of 2, or the least ones that
-    may be above it, and strides that no dim tells as large as they may be.
+    Of symbols it is asked at the sizes at which that is likeliest: dims of 2, or the least ones
+    above it, and strides that no dim tells as large as they may be.
     """
     if _repeated(dims, strides):
         return False
