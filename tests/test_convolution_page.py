@@ -80,9 +80,10 @@ def test_other_targets_have_the_same_engines_for_the_convolution(target):
             assert re.findall(r"conv_\w+", found) == re.findall(r"conv_\w+", said[name]), name
 
 
-def test_engines_of_the_first_table_are_those_that_there_are():
-    section = PAGE.split("## Which engine takes what")[1].split("\n## ")[0]
+def test_engines_of_the_tables_are_those_that_there_are():
+    sections = (PAGE.split(f"## {name}\n")[1] for name in ("Which engine takes what", "Gradients"))
+    tables = "\n".join(section.split("\n## ")[0] for section in sections)
     from dnnc.engines import ENGINES
 
-    names = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    names = set(re.findall(r"^\| `(\w+)` \|", tables, re.MULTILINE))
     assert names == {e.name for e in ENGINES if e.name.startswith("conv_")} | {"fallback"}

@@ -262,7 +262,7 @@ def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
 
 
 def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor]:
-    """What makes the twin of an operand that is cast."""
+    """The maker of the twin of an operand that is cast."""
 
     def twin(tensor: Tensor) -> Tensor:
         found = None

@@ -108,8 +108,8 @@ def pixel_sizes(work: WgradWork, tile: PixelTile) -> WgradWork:
 
 
 def pixel_work(knobs: Knobs, shape: WgradShape) -> tuple[float, float] | None:
-    """Of a stage of 64 pixels of dY whose pixels of X come once, rows of 128 bytes that are
-    loaded, and columns that products take the time of; None: they come by im2col."""
+    """Rows of 128 bytes that are loaded for 64 pixels of dY where those of X come once, and columns
+    that their products take the time of; None: they come by im2col."""
     if not knobs["TILE_ROWS"]:
         return None
     tile = pixel_tile(shape, *halo_of(knobs))

@@ -259,7 +259,7 @@ class FilterSpace:
         return [own, replace(taken, base=channel), *places]
 
     def _tap_and_channel(self, column: Any) -> tuple[Any, Any]:
-        """Of dW."""
+        """The tap and the channel of dW that a column is."""
         tap, channel = tap_and_channel(self.shape, column)
         return ops.sub(self.shape.taps - 1, tap) if self.is_turned else tap, channel
 

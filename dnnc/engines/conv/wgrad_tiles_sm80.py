@@ -41,7 +41,7 @@ def padded_channels(shape: WgradShape) -> int:
 
 @dataclass(frozen=True)
 class Start:
-    """What the tiles along k of a thread have in common.
+    """The place that the tiles along k of a thread have in common.
 
     pixel: the part's first.  pieces: of each fragment, (its place and k in the tile, what is known
     of its rows).
@@ -99,7 +99,7 @@ class WgradTile(OperandTile):
         raise AssertionError("its elements come by copies")
 
     def _rows(self, row: Any, group: Any) -> Any:
-        """What is known of a fragment from a row on."""
+        """The numbers that are known of a fragment from a row on."""
         raise NotImplementedError
 
     def _find(self, pixel: Any, known: Any, bits: int) -> tuple[Any, Any, Any]:
