@@ -308,7 +308,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_dgrad_sm80.py"),
         *_both("conv/test_dgrad_sm90.py", target=HOPPER),
     ),
-    "operation conv_wgrad": _CONV_GRADIENTS,
+    "operation conv_wgrad": (
+        *_CONV_GRADIENTS,
+        LinkedTest("tests/engines/conv/test_random_wgrads.py"),
+    ),
     "operation resample": (
         *_both("elementwise/test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),

@@ -245,6 +245,15 @@ def relaid_region(region: Region, *, has_rows: bool) -> RelaidRegion:
     return RelaidRegion.of(region, _rule(x, dy, shape, has_rows=has_rows), *casts)
 
 
+def _is_narrow(tensor: Tensor) -> bool:
+    """Whether pixels of a single channel begin at other places than whole 16 bytes."""
+    if tensor.shape[1].constant != 1:
+        return False
+    axes = (axis for axis, n in enumerate(tensor.shape) if axis != 1 and n.constant != 1)
+    steps = (tensor.layout[axis].known_divisor() * tensor.type.bits for axis in axes)
+    return any(bits % (8 * tma.ALIGNMENT) for bits in steps)
+
+
 def cast_operands(fusion: Fusion) -> Fusion:
     """The fusion with operands of types that tensor cores multiply."""
     return with_casts(fusion, _PAIRS)
@@ -284,7 +293,7 @@ def _rule(x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: b
         if tensor is x and has_rows and channel_pitch(shape):
             return _rows_twin(shape)
         has_gaps = tensor is dy and pixel_matrix(tensor, 1) is None
-        return channels_last_twin(tensor, is_forced=has_gaps)
+        return channels_last_twin(tensor, is_forced=has_gaps or _is_narrow(tensor))
 
     return twin
 
