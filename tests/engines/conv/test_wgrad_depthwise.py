@@ -33,6 +33,7 @@ def run(g, sizes=None, **options):
 
 
 @pytest.mark.feature
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, io = CASES[name]

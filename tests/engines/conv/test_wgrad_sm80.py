@@ -40,6 +40,7 @@ def run(g, sizes=None, knobs=None):
 
 
 @pytest.mark.feature
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, knobs = CASES[name]

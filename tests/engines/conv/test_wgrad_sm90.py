@@ -82,6 +82,7 @@ HALOS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", HALOS)
 def test_pixels_with_their_halo(name):
     """Nothing is multiplied that is no part of the gradient: infinities stay where they are."""
@@ -96,6 +97,7 @@ def test_pixels_with_their_halo(name):
 
 
 @pytest.mark.feature
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, knobs = CASES[name]
