@@ -14,7 +14,8 @@ from dnnc import dtypes
 
 from .random_convs import Drawn, strides_of, window_of
 
-ENGINES = {"conv_wgrad_sm90": "sm_90a", "conv_wgrad_sm80": "sm_80", "conv_wgrad_depthwise": "sm_80"}
+# Engine -> the target that it is for; "": the machine's.
+ENGINES = {"conv_wgrad_sm90": "sm_90a", "conv_wgrad_sm80": "", "conv_wgrad_depthwise": ""}
 _LAYOUTS = ("last", "last", "last", "first", "channel gaps", "row gaps")
 _TYPES = (dtypes.f16, dtypes.bf16)
 _OTHERS = (*_TYPES, dtypes.i8, dtypes.f8e4m3)

@@ -30,8 +30,6 @@ _SLOTS = (3, 2, 4, 5, 6)
 _ROUNDS = (1, 2, 3, 4)  # of blocks, that parts are made to fill
 _LEAST_POSITIONS = 96  # of a tile that is worth a look
 _MOST_POSITIONS = 512
-_LEAST_STREAMED = 128 * 128  # elements of a tile that is cut along k
-_MOST_BLOCKS = 4  # of it, about
 _NARROW_COLUMNS = 72  # that the time of a narrow product is as long as
 _WHOLE = {
     "TILE_M": wgmma.M, "TILE_N": ALL_COLUMNS, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
@@ -49,16 +47,6 @@ def fitting_parts(work: WgradWork, knobs: Knobs, target: Target) -> list[int]:
     for rounds in _ROUNDS:
         found.update([n for n in PARTS if n * tiles <= rounds * most][-1:])
     return sorted(n for n in found if n <= max(1, work.steps))
-
-
-def is_streamable(work: WgradWork, knobs: Knobs, target: Target) -> bool:
-    """Whether tiles that are cut along k are worth a look: large ones, of which one has few
-    blocks."""
-    if any(knobs[name] > 1 for name in ("TILE_CGA_M", "TILE_CGA_N", "SPLIT_K_SLC")):
-        return False
-    tiles = -(-work.rows // knobs["TILE_M"]) * -(-work.columns // knobs["TILE_N"]) * work.groups
-    is_large = knobs["TILE_M"] * knobs["TILE_N"] >= _LEAST_STREAMED
-    return is_large and tiles * _MOST_BLOCKS >= target.sm_count
 
 
 def pixel_reasons(knobs: Knobs, shape: WgradShape, target: Target) -> tuple[Reason, ...]:

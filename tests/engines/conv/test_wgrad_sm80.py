@@ -4,8 +4,10 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv.wgrad_sm80 import CONV_WGRAD_SM80
+from dnnc.options import Options
 from dnnc.target import of
 from tests.support.checked import check
 
@@ -31,12 +33,12 @@ CASES = {
 
 
 def new_graph(io=dtypes.f16):
-    return test_conv.new_graph(io, target="sm_80")
+    return test_conv.new_graph(io)
 
 
 def run(g, sizes=None, knobs=None):
     knobs = {**SMALL, **(knobs or {})}
-    return check(g, sizes, engine="conv_wgrad_sm80", knobs=knobs, target="sm_80", slack=4.0)
+    return check(g, sizes, engine="conv_wgrad_sm80", knobs=knobs, slack=4.0)
 
 
 @pytest.mark.feature
@@ -48,7 +50,16 @@ def test_shapes(name):
     gradient(g, x, w, **parameters).set_output()
     ptx = ptx_of(run(g, knobs=knobs))
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
-    assert "griddepcontrol" not in ptx
+
+
+def test_launches_overlap_where_devices_can():
+    for target, overlaps in (("sm_80", False), ("sm_90", True)):
+        g = new_graph()
+        gradient(g, [1, 8, 4, 4], [8, 8, 1, 1]).set_output()
+        knobs = tuple({**SMALL, "SPLIT_K_BUF": 2}.items())
+        options = Options(engine="conv_wgrad_sm80", knobs=knobs)
+        plan = compile_graph(g.graph.finalize(), target, options)
+        assert ("griddepcontrol" in ptx_of(plan)) == overlaps
 
 
 @pytest.mark.parametrize("parts", [1, 2])
