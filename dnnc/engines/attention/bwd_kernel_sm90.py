@@ -31,9 +31,10 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
-from .bwd_schedule import GradientSchedule, QueryHead
+from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, REGISTERS, WRITERS, GradientTiling
 from .bwd_walk import GradientWalk
+from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
 
 # Named barriers: of both warpgroups, then of each, then of each and its writer.
@@ -63,7 +64,7 @@ class GradientEmitter:
         sources = {name: self.parts.source(name) for name in heights}
         self.operands = {
             name: MemoryRows(
-                self.kernel, self.parts, source, _axes(source, name in ("k", "v")),
+                self.kernel, self.parts.region, source, _axes(source, name in ("k", "v")),
                 self.parts.dims[:-2], heights[name], panels[name],
             )
             for name, source in sources.items()
@@ -124,7 +125,7 @@ class GradientEmitter:
         ops.barrier()
 
     def _each_head(
-        self, start: Sequence[Any], body: Callable[[QueryHead, Sequence[Any]], Sequence[Any]]
+        self, start: Sequence[Any], body: Callable[[QueryTile, Sequence[Any]], Sequence[Any]]
     ) -> Sequence[Any]:
         """body(head, carried) for the query heads that share the tile's keys."""
         tile, s = self.tile, self.schedule
@@ -158,7 +159,7 @@ class GradientEmitter:
             slot = smem.byte_pointer(self.base, offset)
             operand.load(slot, barrier, head, operand.entry(head), tile.key)
 
-        def of_head(head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+        def of_head(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
             blocks = self.schedule.query_blocks(tile, head)
             entries = {name: self.operands[name].entry(head) for name in ("q", "do")}
 
@@ -177,7 +178,7 @@ class GradientEmitter:
 
         self._each_head(Cursor().values, of_head)
 
-    def _load_rows(self, head: QueryHead, block: Any, cursor: Cursor, barrier: Any) -> None:
+    def _load_rows(self, head: QueryTile, block: Any, cursor: Cursor, barrier: Any) -> None:
         """Starts the copy of what a block's queries have."""
         t = self.tiling
         number = ops.to_i64(self.schedule.block_number(head, block))
@@ -195,7 +196,7 @@ class GradientEmitter:
         source = ops.add(ops.add(self.address, t.dq_offset), part)
         is_one = nvvm.elect_sync()
 
-        def of_head(head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+        def of_head(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
             blocks = self.schedule.query_blocks(self.tile, head)
 
             def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -214,7 +215,7 @@ class GradientEmitter:
         with ops.if_(is_one):
             tma.wait(0)
 
-    def _sums(self, head: QueryHead, block: Any, part: Any) -> Any:
+    def _sums(self, head: QueryTile, block: Any, part: Any) -> Any:
         """Where a part of a block's sums of dQ' lies."""
         number = ops.to_i64(self.schedule.block_number(head, block))
         place = ops.add(ops.mul(number, self.tiling.dq_bytes), ops.to_i64(part))
@@ -275,7 +276,7 @@ class GradientEmitter:
         own_sums = ops.add(ops.mul(self.own, t.dq_part_bytes), ops.mul(self.thread, 16))
         self.dq_place = at(ops.add(own_sums, t.dq_offset))
 
-    def _attend(self, head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+    def _attend(self, head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
         blocks = self.schedule.query_blocks(self.tile, head)
         state = list(carried)
         may_hide = self.parts.has_masks or self.schedule.has_tail
@@ -288,13 +289,13 @@ class GradientEmitter:
         return state
 
     def _run(
-        self, head: QueryHead, first: Any, end: Any, state: Sequence[Any], *, is_masked: bool
+        self, head: QueryTile, first: Any, end: Any, state: Sequence[Any], *, is_masked: bool
     ) -> list[Any]:
         body = partial(self._step, head, is_masked=is_masked)
         return ops.for_(first, end, 1, list(state), body)
 
     def _step(
-        self, head: QueryHead, block: Any, state: Sequence[Any], *, is_masked: bool
+        self, head: QueryTile, block: Any, state: Sequence[Any], *, is_masked: bool
     ) -> Sequence[Any]:
         t = self.tiling
         cursor, buffer = Cursor(*state[:2]), state[2]

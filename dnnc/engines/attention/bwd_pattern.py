@@ -166,7 +166,7 @@ class _Reader(OperandReader):
         assert isinstance(scores, Matmul), "one of the products"
         return scores, of_weights, to_v[0], of_both
 
-    def _products_ahead(self, op: Matmul, products: Sequence[Matmul]) -> set[Op]:
+    def _products_ahead(self, op: Matmul, products: Sequence[Op]) -> set[Op]:
         above = self.fusion.sources(op.a) | self.fusion.sources(op.b)
         return {other for other in products if other in above}
 

@@ -8,7 +8,6 @@ in each of which the longest come first, so that the short ones fill up the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
 from .bwd_tile_sm90 import GradientTiling
+from .schedule import QueryTile
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
 _SHORT_SECTION_BYTES = 8 << 20
@@ -35,16 +35,6 @@ class KeyTile:
     key: Any
     entry: Any
     head: Any
-
-
-@dataclass(frozen=True)
-class QueryHead:
-    """A query head of a tile.  batch: its coordinates along the scores' axes.  number: row-major.
-    row: where a tile of queries begins; `QueryTile` of what loads rows."""
-
-    batch: Mapping[int, Coordinate]
-    head: Any
-    row: Any = 0
 
 
 @dataclass(frozen=True)
@@ -131,20 +121,20 @@ class GradientSchedule:
         sections = ceildiv(self.heads, at_least(held, 1))
         return ceildiv(self.heads, at_least(sections, 1))
 
-    def query_head(self, tile: KeyTile, own: Any) -> QueryHead:
-        """own: number among the query heads that share the tile's."""
+    def query_head(self, tile: KeyTile, own: Any) -> QueryTile:
+        """A query head's place; own: its number among those that share the tile's."""
         head = ops.add(ops.mul(tile.head, self.group), own)
         heads = self.kernel.size(self.query_heads)
         number = ops.add(ops.mul(tile.entry, heads), head)
-        return QueryHead({0: Index.of(tile.entry), 1: Index.of(head)}, number)
+        return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
 
-    def block_number(self, head: QueryHead, block: Any) -> Any:
+    def block_number(self, head: QueryTile, block: Any) -> Any:
         """The number of a head's block of queries among all."""
         return ops.add(ops.mul(head.head, self.kernel.size(self.rows)), block)
 
     # ---- queries
 
-    def query_blocks(self, tile: KeyTile, head: QueryHead) -> QueryBlocks:
+    def query_blocks(self, tile: KeyTile, head: QueryTile) -> QueryBlocks:
         last = ops.add(tile.key, self.tiling.keys - 1)
         if self.has_tail:
             last = ops.minimum(last, ops.sub(self.kernel.size(self.keys), 1))
@@ -179,7 +169,7 @@ class GradientSchedule:
             whole_end = end if is_open else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)
 
-    def _load(self, head: QueryHead, leaf: Any, access: Access) -> Any:
+    def _load(self, head: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
         at: list[Coordinate] = []
         for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):

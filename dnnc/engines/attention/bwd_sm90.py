@@ -100,9 +100,6 @@ class SdpaBwdSm90Engine(Engine):
         Knob("STAGES", _STAGES, "steps of queries and of dO in shared memory"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         tiling = _tiling(knobs, *_head_of(gradient_of(fusion)))
         reasons: list[Reason] = []
@@ -229,8 +226,11 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
     supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
     reasons = []
     named: list[tuple[str, Any, tuple[int, int]]] = [
-        ("Q", found.q.tensor, _axes(found.q, False)), ("K", found.k.tensor, _axes(found.k, True)),
-        ("V", found.v.tensor, _axes(found.v, True)), ("dO", found.do.tensor, _axes(found.do, False)),
+        (name, operand.tensor, _axes(operand, is_turned))
+        for name, operand, is_turned in (
+            ("Q", found.q, False), ("K", found.k, True), ("V", found.v, True),
+            ("dO", found.do, False),
+        )
     ]  # fmt: skip
     named += [
         (name, tensor, (tensor.rank - 1, tensor.rank - 2))

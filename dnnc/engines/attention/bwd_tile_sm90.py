@@ -1,4 +1,4 @@
-"""How engine sdpa_bwd_sm90 tiles attention's gradient, and where everything lies in shared memory."""
+"""How engine sdpa_bwd_sm90 tiles a gradient, and where everything lies in shared memory."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
 from ...mlir import arith, ir, llvm
 from ...mlir import math as mlir_math
-from .bwd_schedule import GradientSchedule, KeyTile, QueryHead
+from .bwd_schedule import GradientSchedule, KeyTile
+from .schedule import QueryTile
 from .walk import Forward, Hand
 
 LOG2E = math.log2(math.e)
@@ -104,7 +105,7 @@ class GradientWalk:
     # ---- coordinates
 
     def _at(
-        self, head: QueryHead, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
+        self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
     ) -> list[Coordinate]:
         """The coordinates of two queries of a key.  row: the first of the block."""
         s = self.schedule
@@ -136,7 +137,7 @@ class GradientWalk:
     # ---- the first part
 
     def exponentials(
-        self, sums: Sequence[Any], tile: KeyTile, head: QueryHead, row: Any, rows: Any, *,
+        self, sums: Sequence[Any], tile: KeyTile, head: QueryTile, row: Any, rows: Any, *,
         is_masked: bool,
     ) -> list[Any]:  # fmt: skip
         """E, f32, of the first product's sums."""
@@ -158,7 +159,7 @@ class GradientWalk:
 
     def words(
         self, sums: Sequence[Any], exponentials: Sequence[Any], products: Sequence[Any],
-        tile: KeyTile, head: QueryHead, row: Any, rows: Any, *, is_masked: bool,
+        tile: KeyTile, head: QueryTile, row: Any, rows: Any, *, is_masked: bool,
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """Words of P' and of dS', two queries each.  sums: of the first product, which gradients
         of functions of scores are made of."""

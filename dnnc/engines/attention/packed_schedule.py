@@ -41,7 +41,7 @@ class PackedSchedule(Schedule):
     def length(self, entry: Any) -> Any:
         """Queries of a sequence."""
         assert self.source is not None
-        found = ops.to_i32(read(self.kernel, self.parts, self.source.values[0], entry))
+        found = ops.to_i32(read(self.kernel, self.parts.region, self.source.values[0], entry))
         return ops.minimum(ops.maximum(found, 0), self.kernel.size(self.queries))
 
     def _rows_of_tiles(self, entry: Any) -> Any:

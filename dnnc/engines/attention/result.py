@@ -171,7 +171,7 @@ class ResultWalk(TileWalk):
         if place not in self._entries:
             source, batch = s.packed[place][1], self.tile.batch[0].index().base
             axis = source.tensor.rank - 2
-            self._entries[place] = packed_entry(s.kernel, s.parts, source, batch, axis)
+            self._entries[place] = packed_entry(s.kernel, s.region, source, batch, axis)
         return self._entries[place]
 
     def pieces(self, result: Sequence[Any], first: int = 0, count: int = 0) -> Iterator[Piece]:

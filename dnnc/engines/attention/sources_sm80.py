@@ -41,7 +41,7 @@ class QueryRows:
         entry = Entry()
         if source.kind == "packed":
             batch = tile.batch[0].index().base
-            entry = packed_entry(schedule.kernel, schedule.parts, source, batch, axes[1])
+            entry = packed_entry(schedule.kernel, schedule.parts.region, source, batch, axes[1])
         return QueryRows(schedule, source, axes, tile, entry)
 
     def find(self, row: Any) -> Any:
@@ -88,14 +88,14 @@ class Keys:
     def entry(self, batch: Mapping[int, Coordinate]) -> Entry:
         """The keys of a packed entry; of the length, no more than the scores have."""
         number = batch.get(0, Index.of(0)).index().base
-        found = packed_entry(self.kernel, self.parts, self.source, number, self.axes[1])
+        found = packed_entry(self.kernel, self.parts.region, self.source, number, self.axes[1])
         return Entry(ops.minimum(found.length, self.kernel.size(self.size)), found.first)
 
     def cut(self, batch: Mapping[int, Coordinate]) -> Entry:
         """The keys in place, zeros past a length."""
         rank = self.source.tensor.rank - 2
         numbers = [batch.get(axis, Index.of(0)).index().base for axis in range(rank)]
-        length = cut_length(self.kernel, self.parts, self.source, numbers)
+        length = cut_length(self.kernel, self.parts.region, self.source, numbers)
         return Entry(ops.minimum(length, self.kernel.size(self.size)))
 
     def pointer(self, start: Any, offset: Any) -> Any:
@@ -185,7 +185,7 @@ class PagedKeys:
         at = coordinates_of(source.tensor.rank, {1: batch.get(1, Index.of(0))})
         start = GlobalTensor(keys.kernel, source.tensor).address(at)
         entry = batch.get(0, Index.of(0)).index().base
-        length = ops.to_i32(read(keys.kernel, keys.parts, source.values[0], entry))
+        length = ops.to_i32(read(keys.kernel, keys.parts.region, source.values[0], entry))
         length = ops.minimum(length, keys.kernel.size(keys.size))
         return PagedKeys(keys, start, entry, length)
 
@@ -217,7 +217,7 @@ class PagedKeys:
         k = self.keys
         is_there = ops.less(number, self.length)
         page = ops.select(is_there, ops.div(number, self.size), 0)
-        found = read(k.kernel, k.parts, k.source.values[1], self.batch, 0, page)
+        found = read(k.kernel, k.parts.region, k.source.values[1], self.batch, 0, page)
         return ops.select(is_there, found, 0)
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.mask_conditions import FAR
-from ...codegen.attention.region import AttentionRegion
 from ...codegen.attention.sources import Source
 from ...codegen.hopper import tma, wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.region import Region
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from .entry import Entry, cut_length, first_row, read
@@ -45,7 +45,7 @@ class Rows:
     """
 
     kernel: Kernel
-    parts: AttentionRegion
+    region: Region
     source: Source
     axes: tuple[int, int]
     batch: tuple[Expr, ...]
@@ -102,7 +102,7 @@ class Rows:
     def _cut_length(self, tile: QueryTile) -> Any:
         """Far where all rows of the tensor are kept: past its end a box has zeros anyway."""
         batch = [self._number(tile, axis) for axis in range(len(self.batch))]
-        length = cut_length(self.kernel, self.parts, self.source, batch)
+        length = cut_length(self.kernel, self.region, self.source, batch)
         is_whole = ops.compare("sge", length, self._past())
         return ops.select(is_whole, ops.const(FAR), length)
 
@@ -113,11 +113,11 @@ class Rows:
 
     def _read(self, value: Any, *at: Any) -> Any:
         """An integer of an SSA tensor, as i32."""
-        return ops.to_i32(read(self.kernel, self.parts, value, *at))
+        return ops.to_i32(read(self.kernel, self.region, value, *at))
 
     def _first(self, batch: Any) -> Any:
         """The packed row where an entry begins."""
-        return first_row(self.kernel, self.parts, self.source, batch, self.axes[1])
+        return first_row(self.kernel, self.region, self.source, batch, self.axes[1])
 
     # ---- copies
 

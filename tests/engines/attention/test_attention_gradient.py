@@ -100,7 +100,8 @@ def test_no_rows_or_no_keys(rows, columns):
 @pytest.mark.parametrize("name", ["causal", "grouped", "padding", "alibi"])
 def test_large_products_run_on_tensor_cores(name, target):
     arguments, own = CALLS[name]
-    sizes = {"rows": 1024, "columns": 1024, "depth": 64, "value_depth": 128}
+    depth = 136 if target == "sm_90a" else 64  # that sdpa_bwd_sm90 declines
+    sizes = {"rows": 1024, "columns": 1024, "depth": depth, "value_depth": 128}
     graph = gradient(arguments, io=dtypes.bf16, **{**own, **sizes})().graph.finalize()
     choices = heuristics.best_config(graph, of(target)).choices
     for choice in choices:
@@ -114,6 +115,7 @@ def test_large_products_run_on_tensor_cores(name, target):
 def test_two_outputs_and_an_operand_in_one_epilogue():
     """P and dS of the product Q K, beside dP - delta: their shared memory is counted."""
     sizes = {"batch": 4, "heads": 16, "rows": 512, "columns": 512, "depth": 128}
-    build = gradient({"attn_scale": 0.1}, io=dtypes.f16, kv_heads=16, value_depth=128, **sizes)
+    call = {"attn_scale": 0.1, "use_deterministic_algorithm": True}
+    build = gradient(call, io=dtypes.f16, kv_heads=16, value_depth=128, **sizes)
     plan = compile_graph(build().graph, "sm_90a")
     assert len(plan.programs[0].kernels) == 5
