@@ -97,12 +97,10 @@ class GradientRegion:
         return value, is_turned
 
     def source(self, name: str) -> Source:
-        """Where an operand lies in memory; name: q, k, v or do."""
-        call, place = {
-            "q": (self.call_s, 0), "k": (self.call_s, 1), "do": (self.call_p, 0),
-            "v": (self.call_p, 1),
-        }[name]  # fmt: skip
-        return source_of(self.region, call.operands[place])
+        """Where an operand lies in memory, and whether it is zeros past lengths; name: q, k, v or
+        do.  Of [rows, elements], but v, which is [elements, rows]."""
+        call = {"q": self.call_k, "k": self.call_q, "do": self.call_v, "v": self.call_p}[name]
+        return source_of(self.region, call.operands[1])
 
     @cached_property
     def results(self) -> dict[str, int]:

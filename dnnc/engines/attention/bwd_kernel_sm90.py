@@ -64,7 +64,7 @@ class GradientEmitter:
         sources = {name: self.parts.source(name) for name in heights}
         self.operands = {
             name: MemoryRows(
-                self.kernel, self.parts.region, source, _axes(source, name in ("k", "v")),
+                self.kernel, self.parts.region, source, _axes(source, name == "v"),
                 self.parts.dims[:-2], heights[name], panels[name],
             )
             for name, source in sources.items()

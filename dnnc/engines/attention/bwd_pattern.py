@@ -25,7 +25,7 @@ from ..engine import Reason
 from .operands import Operand, OperandReader, Unlike, regroups, turns_last
 
 _ACCEPTED = "the five products of attention's gradient, pointwise operations between them"
-_HEAD = 1  # the axis of heads
+_HEAD, _ROW, _COLUMN = 1, 2, 3  # axes of the scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +137,18 @@ class _Reader(OperandReader):
         found = Gradient(
             scores, of_weights,
             self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
-            self.operand(of_weights.a), exponential, core, delta,
+            self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
             self._result(to_q), self._result(to_k), self._result(to_v),
         )  # fmt: skip
-        self._verify_same(to_v, found.do, is_turned=False)
-        self._verify_same(to_q, found.k, is_turned=True)
-        self._verify_same(to_k, found.q, is_turned=False)
+        known = self._hidden_past(core, exponential)
+        for op, operand, axis, is_turned in (
+            (to_v, found.do, _ROW, False), (to_q, found.k, _COLUMN, True),
+            (to_k, found.q, _ROW, False),
+        ):  # fmt: skip
+            cut = {operand.lengths, self._verify_same(op, operand, is_turned=is_turned)} - {None}
+            if any((axis, lengths) not in known for lengths in cut):
+                what = f"{operand.tensor.label} cut to lengths that no mask of {p.tensor.label} has"
+                raise Unlike(what, "weights that are 0 past the lengths")
         self._verify_dims(found)
         self._verify_outputs(found)
         return found
@@ -194,16 +200,45 @@ class _Reader(OperandReader):
             raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
         return tensor
 
-    def _verify_same(self, op: Matmul, operand: Operand, *, is_turned: bool) -> None:
-        """Whether a product's second operand is one that was multiplied before."""
+    def _verify_same(self, op: Matmul, operand: Operand, *, is_turned: bool) -> Tensor | None:
+        """Sees that a product's second operand is one that was multiplied before; gives the lengths
+        past which its rows are zeros."""
         tensor = op.b
         made = self.fusion.producers.get(tensor)
         if isinstance(made, Reshape) and joins_heads(made):
             tensor = made.x
-        found = self.operand(tensor)
+        found = self.operand(tensor, may_be_cut=True)
         if found.tensor is not operand.tensor or found.is_turned != (operand.is_turned ^ is_turned):
             what = f"{op.label} by {found.tensor.label}"
             raise Unlike(what, f"by {operand.tensor.label}, as in the other product")
+        return found.lengths
+
+    def _hidden_past(self, core: Pointwise, exponential: Pointwise) -> set[tuple[int, Tensor]]:
+        """(axis of the scores, lengths) past which P is 0, by masks between it and E."""
+        found = set[tuple[int, Tensor]]()
+        above = {t for t in core.operands if exponential in self.fusion.sources(t)}
+        while above:
+            op = self.fusion.producers.get(above.pop())
+            if not isinstance(op, Pointwise) or op.mode != "binary_select" or op.t is None:
+                continue
+            if op.b is not None and op.b.value == 0:
+                found |= self._bounds_of(op.t)
+                above.add(op.x)
+        return found
+
+    def _bounds_of(self, condition: Tensor) -> set[tuple[int, Tensor]]:
+        """(axis, lengths) of conditions index < length that have to hold."""
+        op = self.fusion.producers.get(condition)
+        if not isinstance(op, Pointwise) or op.b is None:
+            return set()
+        if op.mode == "logical_and":
+            return self._bounds_of(op.x) | self._bounds_of(op.b)
+        index = self.fusion.producers.get(op.x)
+        is_bound = op.mode == "cmp_lt" and op.compute_type == dtypes.i32
+        if is_bound and isinstance(index, Pointwise) and index.mode == "gen_index":
+            axis = index.axis
+            return set() if axis is None else {(axis, op.b)}
+        return set()
 
     # ---- between the products
 

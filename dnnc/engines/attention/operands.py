@@ -21,13 +21,15 @@ class Operand:
     """A tensor in memory that a product reads.
 
     is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
-    place.  batch: its axes of heads.
+    place.  batch: its axes of heads.  lengths: of entries of the batch, past which rows in place
+    are zeros; None: all are there.
     """
 
     tensor: Tensor
     is_turned: bool
     load: PagedCacheLoad | RaggedLoad | None
     batch: tuple[Expr, ...]
+    lengths: Tensor | None = None
 
 
 class Unlike(Exception):
@@ -82,7 +84,7 @@ class OperandReader:
             elif lengths is not None or not (isinstance(op, Reshape) and regroups(op)):
                 raise Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
-        return Operand(tensor, turned, None, tensor.shape[:-2])
+        return Operand(tensor, turned, None, tensor.shape[:-2], lengths)
 
     def _cut(self, op: Op) -> tuple[Tensor, Tensor] | None:
         """(rows, lengths) of an operation that replaces rows past a length of each entry of the
