@@ -32,7 +32,7 @@ from ...codegen.walk.index import Index
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
 from .bwd_schedule import GradientSchedule
-from .bwd_tile_sm90 import CONSUMERS, REGISTERS, WRITERS, GradientTiling
+from .bwd_tile_sm90 import CONSUMERS, WRITERS, GradientTiling
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -138,7 +138,7 @@ class GradientEmitter:
     # ---- the producer
 
     def _produce(self) -> None:
-        wgmma.set_registers(REGISTERS[0], grows=False)
+        wgmma.set_registers(self.tiling.registers[0], grows=False)
         is_first = ops.compare("eq", self.warp, 0)
         with ops.if_(ops.both(is_first, nvvm.elect_sync())):
             self._load()
@@ -233,7 +233,7 @@ class GradientEmitter:
 
     def _consume(self) -> None:
         t = self.tiling
-        wgmma.set_registers(REGISTERS[1], grows=True)
+        wgmma.set_registers(t.registers[1], grows=True)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.walk = GradientWalk(
             self.kernel, self.parts, self.schedule, self.thread, self.own, self.types

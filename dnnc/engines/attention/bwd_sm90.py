@@ -149,10 +149,11 @@ class SdpaBwdSm90Engine(Engine):
         q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
-        tiling = _tiling(
-            knobs, depth, width, is_longest_first=_is_falling(transposed(parts.condition))
-        )
-        return tiling.plain()
+        return _tiling(
+            knobs, depth, width,
+            is_longest_first=_is_falling(transposed(parts.condition)),
+            cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
+        ).plain()  # fmt: skip
 
     # ---- code
 
@@ -262,9 +263,11 @@ def _group(parts: GradientRegion) -> int:
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False
+    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False
 ) -> GradientTiling:
-    return GradientTiling(knobs["TILE_M"], depth, width, knobs["STAGES"], is_longest_first)
+    return GradientTiling(
+        knobs["TILE_M"], depth, width, knobs["STAGES"], is_longest_first, cuts=cuts
+    )
 
 
 def _is_falling(condition: Condition) -> bool:

@@ -12,7 +12,8 @@ from ...codegen.hopper.pipeline import Pipeline
 
 CONSUMERS = 2  # warpgroups, of 64 keys each
 WRITERS = CONSUMERS  # warps of the producer's that add gradients of queries in memory
-REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
+_REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
+_CUTTING = (40, 232)  # where the producer cuts rows at lengths
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 _DS_BUFFERS = 2
 
@@ -23,7 +24,7 @@ class GradientTiling:
 
     queries: of a step.  depth, width: elements of a query and of a value.  stages: of queries and
     of dO in shared memory.  is_longest_first: tiles of the first keys have the most queries, and
-    come first.
+    come first.  cuts: whether rows of an operand are zeros past lengths.
     """
 
     queries: int
@@ -31,6 +32,7 @@ class GradientTiling:
     width: int
     stages: int
     is_longest_first: bool
+    cuts: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> GradientTiling:
@@ -47,6 +49,10 @@ class GradientTiling:
     @property
     def threads(self) -> int:
         return (CONSUMERS + 1) * wgmma.WARPGROUP_THREADS
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        return _CUTTING if self.cuts else _REGISTERS
 
     @property
     def sums(self) -> int:
