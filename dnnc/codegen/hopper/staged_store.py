@@ -170,6 +170,20 @@ def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
     )
 
 
+def store_turned(address: Any, offset: int, words: Sequence[Any]) -> None:
+    """`store_matrices` of four matrices that are transposed, some bytes from an address on.
+
+    The offset is a part of the instruction: LLVM would keep a register for each address.
+    """
+    llvm.inline_asm(
+        None,
+        [address, *words],
+        f"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [$0+{offset}], {{$1, $2, $3, $4}};",
+        "r,r,r,r,r,~{memory}",
+        has_side_effects=True,
+    )
+
+
 def turn_of(row_bytes: int, row: Any) -> Any:
     """The number that a swizzle of rows of 16 to 128 bytes combines with the byte offset in a row.
 

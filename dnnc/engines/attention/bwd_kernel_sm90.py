@@ -24,7 +24,7 @@ from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.hopper.staged_store import StagedStore, store_matrices, turned_offset
+from ...codegen.hopper.staged_store import StagedStore, store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
 from ...codegen.scalars.scalar import element_type
@@ -42,6 +42,8 @@ _BOTH = 1
 _OWN = _BOTH + 1
 _FREE = _OWN + CONSUMERS
 _FULL = _FREE + CONSUMERS
+_PARTS = _FULL + CONSUMERS  # of each buffer of dS and warpgroup
+_BOTH_THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
 _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup and its writer
 
 
@@ -200,7 +202,7 @@ class GradientEmitter:
             blocks = self.schedule.query_blocks(self.tile, head)
 
             def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                self._arrive(_FREE, writer)
+                self._arrive(_FREE, writer, _WRITTEN_BY)
                 self._meet(_FULL, writer, _WRITTEN_BY)
                 with ops.if_(is_one):
                     bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
@@ -221,8 +223,9 @@ class GradientEmitter:
         place = ops.add(ops.mul(number, self.tiling.dq_bytes), ops.to_i64(part))
         return smem.byte_pointer(self.kernel.workspace(self.sums, is_exclusive=False), place)
 
-    def _arrive(self, first: int, own: Any) -> None:
-        nvvm.barrier_arrive(ops.const(_WRITTEN_BY), barrier_id=ops.value_of(ops.add(own, first)))
+    def _arrive(self, first: int, own: Any, threads: int) -> None:
+        barrier = ops.value_of(ops.add(own, first))
+        nvvm.barrier_arrive(ops.const(threads), barrier_id=barrier)
 
     def _meet(self, first: int, own: Any, threads: int) -> None:
         nvvm.barrier(
@@ -245,7 +248,7 @@ class GradientEmitter:
         state = self._each_head([*Cursor().values, ops.const(0), *zeros], self._attend)
         first = 3 + t.depth // 2
         # Both warpgroups' products have read all of K: each then has its own rows of it.
-        self._meet(_BOTH, 0, CONSUMERS * wgmma.WARPGROUP_THREADS)
+        self._meet(_BOTH, 0, _BOTH_THREADS)
         self._store("dv", state[first:], t.v_offset, t.width_panels)
         self._store("dk", state[3:first], 0, t.depth_panels)
         with ops.if_(ops.compare("eq", self.thread, 0)):
@@ -316,9 +319,10 @@ class GradientEmitter:
             sums, e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
         )
         self._put_gradients(gradients, buffer)
+        self._tell(buffer)
         weights = wgmma.settled(weights)
         dv = self._add(self.vo, t.width, dv, weights, ops.add(self.do_turned_, do), self.do_turned)
-        self._meet(_BOTH, 0, CONSUMERS * wgmma.WARPGROUP_THREADS)
+        self._meet_both(buffer)
         dq = self._of_gradients(buffer)
         dk = self._add(
             self.qk, t.depth, dk, gradients, ops.add(self.q_turned, q), self.queries_turned
@@ -387,8 +391,25 @@ class GradientEmitter:
         place = ops.add(self.ds_place, ops.mul(buffer, self.tiling.ds_bytes))
         for first in range(0, len(words), 4):
             offset = first // 4 * 16 * wgmma.ROW_BYTES
-            store_matrices(ops.add(place, offset), words[first : first + 4], "col")
+            store_turned(place, offset, words[first : first + 4])
         tma.show_writes()
+
+    # ---- when both warpgroups' parts of dS are there
+
+    def _tell(self, buffer: Any) -> None:
+        """Tells the other warpgroup that this one's part of a buffer is there."""
+        if self.tiling.splits:
+            self._arrive(_PARTS, self._part(ops.xor(self.own, 1), buffer), _BOTH_THREADS)
+
+    def _meet_both(self, buffer: Any) -> None:
+        """Waits for the other warpgroup's part of a buffer."""
+        if self.tiling.splits:
+            self._meet(_PARTS, self._part(self.own, buffer), _BOTH_THREADS)
+        else:
+            self._meet(_BOTH, 0, _BOTH_THREADS)
+
+    def _part(self, own: Any, buffer: Any) -> Any:
+        return ops.add(ops.mul(buffer, CONSUMERS), own)
 
     def _hand_over(self, sums: Sequence[Any]) -> None:
         """A part of dQ' to the warp that adds it to memory."""
@@ -398,7 +419,7 @@ class GradientEmitter:
             four = ops.from_elements(list(sums[first : first + 4]))
             ops.store(smem.pointer_to(place), four, 16)
         tma.show_writes()
-        self._arrive(_FULL, self.own)
+        self._arrive(_FULL, self.own, _WRITTEN_BY)
 
     def _store(self, name: str, sums: Sequence[Any], offset: int, panels: int) -> None:
         """dK or dV, by way of the warpgroup's own keys or values."""

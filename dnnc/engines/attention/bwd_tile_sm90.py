@@ -51,6 +51,12 @@ class GradientTiling:
         return (CONSUMERS + 1) * wgmma.WARPGROUP_THREADS
 
     @property
+    def splits(self) -> bool:
+        """Whether a warpgroup tells the other that its part of dS is there, and waits later: 5%
+        faster of small heads under a causal mask, 1 to 2% slower else."""
+        return self.is_longest_first and self.shares_queries
+
+    @property
     def registers(self) -> tuple[int, int]:
         return _CUTTING if self.cuts else _REGISTERS
 
