@@ -8,6 +8,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.options import DEFAULTS, Options
 from tests.attention_gradients import inputs_of, operands_of
+from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import forward, gradient
 from tests.support import machine
 from tests.support.compare import relative_error
@@ -28,7 +29,7 @@ def run(arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, **dims):
     other = forward(arguments, **dims)().graph.finalize().ops[-1]
     given = operands_of(op, other, machine.current().seed, **(known or {}))
     # O and statistics are those of the operands as they are stored.
-    rounded = _as_stored(op, given)
+    rounded = {**(known or {}), **_as_stored(op, given)}
     rounded = {name: x for name, x in rounded.items() if name not in ("o", "stats")}
     given = operands_of(op, other, machine.current().seed, **rounded)
     plan = compile_graph(graph.graph, TARGET, options)
@@ -81,7 +82,7 @@ def draw(random, most, most_heads):
     }
     has = {
         name: random.random() < 0.3
-        for name in ("left", "right", "end", "alibi", "bias", "log2", "negative")
+        for name in ("left", "right", "end", "alibi", "bias", "log2", "negative", "lengths")
     }
     bias = [random.choice([1, n]) for n in (batch, heads, rows, dims["columns"])]
     dropout = random.choice(["none", "none", "none", "drawn", "given"])
@@ -98,6 +99,8 @@ def draw(random, most, most_heads):
         if has["end"]:
             given["diagonal_alignment"] = "BOTTOM_RIGHT"
         given["use_alibi_mask"] = has["alibi"]
+        if has["lengths"]:
+            given |= lengths(g, batch)
         if has["bias"]:
             given["bias"] = g.tensor(bias, name="bias")
         if dropout == "drawn":

@@ -9,8 +9,8 @@
                        a barrier of both; start dQ' = K' @ dS', start dK += dS' @ Q
                        wait for dQ' and dV, hand dQ' over while dK runs, wait for dK
 
-There are two buffers of dS, so that one barrier a step is enough: a warpgroup comes to the next
-one after its dQ' has read the last buffer but one.
+There are two buffers of dS, used by the same turns as stages of queries, so that one barrier a step
+is enough: a warpgroup comes to the next one after its dQ' has read the last buffer but one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...codegen.walk.index import Index
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
 from .bwd_schedule import GradientSchedule
-from .bwd_tile_sm90 import CONSUMERS, WRITERS, GradientTiling
+from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -99,8 +99,8 @@ class GradientEmitter:
         t = self.tiling
         base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
         at = partial(smem.byte_pointer, base)
-        self.q = Pipeline.of(at(t.q_offset), t.q_bytes, t.stages, at(t.q_barriers))
-        self.do = Pipeline.of(at(t.do_offset), t.do_bytes, t.stages, at(t.do_barriers))
+        self.q = Pipeline.of(at(t.q_offset), t.q_bytes, STAGES, at(t.q_barriers))
+        self.do = Pipeline.of(at(t.do_offset), t.do_bytes, STAGES, at(t.do_barriers))
         self.base = base
         self.k_full, self.v_full = at(t.kv_barriers), at(t.kv_barriers + mbarrier.BYTES)
         self.warp = nvvm.shfl_sync(
@@ -174,7 +174,7 @@ class GradientEmitter:
                     self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
                     if more:
                         self._load_rows(head, block, cursor, barrier)
-                return cursor.next(t.stages).values
+                return cursor.next(STAGES).values
 
             return ops.for_(blocks.first, blocks.end, 1, list(carried), step)
 
@@ -245,12 +245,12 @@ class GradientEmitter:
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
-        state = self._each_head([*Cursor().values, ops.const(0), *zeros], self._attend)
-        first = 3 + t.depth // 2
+        state = self._each_head([*Cursor().values, *zeros], self._attend)
+        first = 2 + t.depth // 2
         # Both warpgroups' products have read all of K: each then has its own rows of it.
         self._meet(_BOTH, 0, _BOTH_THREADS)
         self._store("dv", state[first:], t.v_offset, t.width_panels)
-        self._store("dk", state[3:first], 0, t.depth_panels)
+        self._store("dk", state[2:first], 0, t.depth_panels)
         with ops.if_(ops.compare("eq", self.thread, 0)):
             tma.wait_read(0)
 
@@ -301,8 +301,9 @@ class GradientEmitter:
         self, head: QueryTile, block: Any, state: Sequence[Any], *, is_masked: bool
     ) -> Sequence[Any]:
         t = self.tiling
-        cursor, buffer = Cursor(*state[:2]), state[2]
-        dk, dv = state[3 : 3 + t.depth // 2], state[3 + t.depth // 2 :]
+        cursor = Cursor(*state[:2])
+        buffer = cursor.stage  # of dS
+        dk, dv = state[2 : 2 + t.depth // 2], state[2 + t.depth // 2 :]
         row = ops.mul(block, t.queries)
         rows = ops.add(self.row_place, ops.mul(cursor.stage, t.row_bytes))
         q, do = (_moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
@@ -332,8 +333,8 @@ class GradientEmitter:
         self._hand_over(wgmma.unpacked(dq))
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
-        following = cursor.next(t.stages).values
-        return [*following, ops.xor(buffer, 1), *wgmma.unpacked(dk), *wgmma.unpacked(dv)]
+        following = cursor.next(STAGES).values
+        return [*following, *wgmma.unpacked(dk), *wgmma.unpacked(dv)]
 
     # ---- products
 

@@ -44,7 +44,6 @@ from .bwd_tile_sm90 import GradientTiling
 from .operands import Operand
 
 _QUERIES = (128, 64, 96, 48, 32)
-_STAGES = (2, 1)
 _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
 _TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
@@ -95,10 +94,7 @@ class SdpaBwdSm90Engine(Engine):
 
     # ---- knobs
 
-    all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _QUERIES, "queries of a step"),
-        Knob("STAGES", _STAGES, "steps of queries and of dO in shared memory"),
-    )
+    all_knobs: ClassVar[tuple[Knob, ...]] = (Knob("TILE_M", _QUERIES, "queries of a step"),)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         tiling = _tiling(knobs, *_head_of(gradient_of(fusion)))
@@ -112,11 +108,8 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        found: list[Knobs] = []
-        for queries in _QUERIES:
-            of_stages = [{"TILE_M": queries, "STAGES": stages} for stages in _STAGES]
-            found += [k for k in of_stages if not self.legal(k, fusion, target)][:1]
-        return found
+        found = [{"TILE_M": queries} for queries in _QUERIES]
+        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
@@ -128,7 +121,6 @@ class SdpaBwdSm90Engine(Engine):
         tiles = heads * -(-keys // 128)
         flops = 2 * knobs["TILE_M"] * 128 * (3 * depth + 2 * width)
         share = _RATE_SHARE[64 if max(depth, width) <= 64 else 128]
-        share *= 1.0 if knobs["STAGES"] > 1 else 0.7
         share *= _QUERIES_SHARES[knobs["TILE_M"]]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         waves = -(-tiles // target.sm_count)
@@ -265,9 +257,7 @@ def _group(parts: GradientRegion) -> int:
 def _tiling(
     knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False
 ) -> GradientTiling:
-    return GradientTiling(
-        knobs["TILE_M"], depth, width, knobs["STAGES"], is_longest_first, cuts=cuts
-    )
+    return GradientTiling(knobs["TILE_M"], depth, width, is_longest_first, cuts)
 
 
 def _is_falling(condition: Condition) -> bool:

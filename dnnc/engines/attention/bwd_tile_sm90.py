@@ -15,22 +15,21 @@ WRITERS = CONSUMERS  # warps of the producer's that add gradients of queries in 
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
 _CUTTING = (40, 232)  # where the producer cuts rows at lengths
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
-_DS_BUFFERS = 2
+STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
 
 
 @dataclass(frozen=True)
 class GradientTiling:
     """A tile of keys, which goes through blocks of queries.
 
-    queries: of a step.  depth, width: elements of a query and of a value.  stages: of queries and
-    of dO in shared memory.  is_longest_first: tiles of the first keys have the most queries, and
-    come first.  cuts: whether rows of an operand are zeros past lengths.
+    queries: of a step.  depth, width: elements of a query and of a value.  is_longest_first: tiles
+    of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
+    zeros past lengths.
     """
 
     queries: int
     depth: int
     width: int
-    stages: int
     is_longest_first: bool
     cuts: bool = False
 
@@ -137,15 +136,15 @@ class GradientTiling:
 
     @property
     def do_offset(self) -> int:
-        return self.q_offset + self.stages * self.q_bytes
+        return self.q_offset + STAGES * self.q_bytes
 
     @property
     def ds_offset(self) -> int:
-        return self.do_offset + self.stages * self.do_bytes
+        return self.do_offset + STAGES * self.do_bytes
 
     @property
     def dq_offset(self) -> int:
-        return self.ds_offset + _DS_BUFFERS * self.ds_bytes
+        return self.ds_offset + STAGES * self.ds_bytes
 
     @property
     def rows_offset(self) -> int:
@@ -153,16 +152,16 @@ class GradientTiling:
 
     @property
     def q_barriers(self) -> int:
-        return self.rows_offset + self.stages * self.row_bytes
+        return self.rows_offset + STAGES * self.row_bytes
 
     @property
     def do_barriers(self) -> int:
-        return self.q_barriers + Pipeline.barrier_bytes(self.stages)
+        return self.q_barriers + Pipeline.barrier_bytes(STAGES)
 
     @property
     def kv_barriers(self) -> int:
         """Barriers of keys and of values."""
-        return self.do_barriers + Pipeline.barrier_bytes(self.stages)
+        return self.do_barriers + Pipeline.barrier_bytes(STAGES)
 
     @property
     def smem_bytes(self) -> int:

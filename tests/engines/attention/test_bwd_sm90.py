@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from dnnc import dtypes
+from dnnc.choosing.heuristics import best_config
+from dnnc.dialect.fusion import partition
+from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
+from dnnc.target import of
 from tests.checked_gradient import run, run_seed
+from tests.dialect.attention_examples import lengths
+from tests.dialect.attention_gradient_examples import gradient
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
@@ -39,6 +45,27 @@ def test_rows_that_see_no_key_get_zeros():
     found, _ = run(BOTTOM_RIGHT, dtypes.bf16, rows=150, columns=40, **heads_of(64))
     assert not found["dq"][:, :, :110].any()
     assert found["dq"][:, :, 110:].any()
+
+
+def test_padded_sequences():
+    """One has no queries, the other 33 of 140 keys."""
+    known = {
+        "seq_len_q": np.reshape([0, 100], (2, 1, 1, 1)),
+        "seq_len_kv": np.reshape([64, 33], (2, 1, 1, 1)),
+    }
+    sizes = {"rows": 130, "columns": 140, **heads_of(64, heads=2, kv_heads=1, batch=2)}
+    found, _ = run(lambda g: {**lengths(g), **CAUSAL}, dtypes.bf16, known=known, **sizes)
+    assert not any(x[0].any() for x in found.values())
+    assert not found["dk"][1, :, 33:].any()
+
+
+def test_the_same_bits_each_time_are_left_to_others():
+    graph = gradient({**CAUSAL, "use_deterministic_algorithm": True}, io=dtypes.f16, rows=64,
+                     columns=64, **heads_of(64))().graph.finalize()  # fmt: skip
+    (fusion,) = partition(graph, [graph.live_ops])
+    reasons = SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
+    assert [reason.clause for reason in reasons] == ["determinism"]
+    assert "sdpa_bwd_sm90" not in {c.engine.name for c in best_config(graph, of("sm_90a")).choices}
 
 
 def test_large_logits():
