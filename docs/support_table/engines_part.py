@@ -14,7 +14,7 @@ from dnnc.target import TARGETS, Target
 from tests.dialect.examples import EXAMPLES
 
 from .answers import targets_of
-from .graphs import attention, fusions
+from .graphs import attention, attention_gradient, fusions
 from .linked_tests import TESTS, links
 from .markdown import numbers_text, table, types_text
 from .types_part import casts, convolutions, products
@@ -44,6 +44,7 @@ def _all_samples() -> list[Fusion]:
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
     made += [attention(name) for name in ("HALF", "BFLOAT16")]
+    made += [attention_gradient(t) for t in (dtypes.f16, dtypes.bf16)]
     return made
 
 

@@ -12,6 +12,7 @@ from dnnc.dialect.pointwise_modes import Mode
 from dnnc.dtypes import DType
 from dnnc.errors import DnncError
 from tests.attention_graphs import Pattern
+from tests.dialect.attention_gradient_examples import gradient
 from tests.dialect.examples import EXAMPLES, finish, new_graph
 
 Build = Callable[[], Any]  # makes a pygraph
@@ -101,4 +102,10 @@ def graphs_of_operation(name: str) -> tuple[Fusion, ...]:
 def attention(dtype: str) -> Fusion:
     """A small attention."""
     graph = Pattern(dtype=dtype).g.graph.finalize()
+    return partition(graph, [graph.live_ops])[0]
+
+
+def attention_gradient(dtype: DType) -> Fusion:
+    """The gradient of a small attention."""
+    graph = gradient({"use_causal_mask": True}, io=dtype)().graph.finalize()
     return partition(graph, [graph.live_ops])[0]

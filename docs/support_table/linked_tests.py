@@ -146,6 +146,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/gpu/test_large.py", "test_norms_of_long_rows"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
+    "engine sdpa_bwd_sm90": (
+        *_both("attention/test_bwd_sm90.py", target=HOPPER),
+    ),
     "engine sdpa_fwd_sm90": (
         *_both("attention/test_fwd_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/attention/test_block_mask.py", target=HOPPER),
@@ -349,6 +352,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/dialect/test_attention.py"),
     ),
     "operation sdpa_backward": (
+        *_both("attention/test_bwd_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/attention/test_attention_gradient.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_gradient.py"),
     ),

@@ -182,6 +182,7 @@ class Hand:
         own += ["--interpreted"] if self.options.interpreted else []
         # LLVM in one thread each; all processes draw the same inputs for a seed.
         environment = os.environ | {"DNNC_TEST_SEED": str(self.options.inputs), "DNNC_CACHE": "0"}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as many processes
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.gpu.random_attention", *own],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,

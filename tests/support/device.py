@@ -135,10 +135,13 @@ def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load, 
             results.append({uid: memory.download(pack[uid], entry[2].size)
                             for uid, entry in outputs.items()})  # fmt: skip
         memory.verify_guards()
+        fusions = [fusion for program in plan.programs for fusion in program.fusions]
+        may_differ = any("NONDETERMINISTIC" in fusion.notes for fusion in fusions)
         found = {}
         for uid, (record, places, _) in outputs.items():
             dtype = dtypes.of(record.dtype)
-            assert all((r[uid] == results[0][uid]).all() for r in results), "runs differ"
+            is_same = all((r[uid] == results[0][uid]).all() for r in results)
+            assert is_same or may_differ, "runs differ"
             verify_gaps(results[0][uid], places, dtype, record.name)
             found[uid] = gathered(results[0][uid], places, dtype)
         return found

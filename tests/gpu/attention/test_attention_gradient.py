@@ -1,5 +1,5 @@
 """The tests of attention's gradient, on the device; most name sm_90a.  Random ones are of larger
-sizes, and all results have the same bits each time."""
+sizes; results have the same bits each time, but for dQ where its sums come in any order."""
 
 from random import Random
 
@@ -28,8 +28,10 @@ def test_random_gradients(seed):
     inputs = stored(graph, inputs_of(op, given))
     found, again = (machine.current().run(plan, inputs) for _ in range(2))
     exact = op.computed({**given, **_as_stored(op, inputs)}, {})
+    may_differ = any("NONDETERMINISTIC" in f.notes for f in plan.programs[0].fusions)
     for field, tensor in op.tensors("result"):
-        np.testing.assert_array_equal(found[tensor.uid], again[tensor.uid])
+        if not may_differ or field.name != "dq":
+            np.testing.assert_array_equal(found[tensor.uid], again[tensor.uid])
         actual = np.asarray(found[tensor.uid], np.float64)
         wanted = exact[field.name]
         assert np.isfinite(actual).all()
