@@ -146,9 +146,6 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/gpu/test_large.py", "test_norms_of_long_rows"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
-    "engine sdpa_bwd_sm90": (
-        *_both("attention/test_bwd_sm90.py", target=HOPPER),
-    ),
     "engine sdpa_fwd_sm90": (
         *_both("attention/test_fwd_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/attention/test_block_mask.py", target=HOPPER),
@@ -175,6 +172,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/attention/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
+    "engine sdpa_bwd_sm90": (
+        *_both("attention/test_bwd_sm90.py", target=HOPPER),
     ),
     "engine matmul_sm90": (
         *_both("product/test_matmul_sm90.py", target=HOPPER),

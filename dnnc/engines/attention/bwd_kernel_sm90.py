@@ -454,7 +454,7 @@ class GradientEmitter:
 
 
 def _moved(stage: Any, bytes_: int) -> Any:
-    """What to add to the descriptor of a ring's first stage."""
+    """The number to add to the descriptor of a ring's first stage."""
     wide = ops.value_of(ops.mul(stage, bytes_ >> 4))
     return arith.ExtUIOp(ops.i64_type(), wide).result
 

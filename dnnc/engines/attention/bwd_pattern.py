@@ -106,7 +106,7 @@ def _found(fusion: Fusion) -> Gradient | Reason:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """What a product has as its first operand, before views.  is_turned: its last axes are
+    """The first operand of a product, before views.  is_turned: its last axes are
     exchanged.  is_joined: rows of heads that share follow each other."""
 
     tensor: Tensor
@@ -311,7 +311,7 @@ class _Reader(OperandReader):
         return found[0]
 
     def _reads(self, op: Op) -> set[Op]:
-        """What makes operands by way of rows' numbers alone."""
+        """The operations that make operands by way of rows' numbers alone."""
         found, pending = set[Op](), list(op.read_operands)
         while pending:
             tensor = pending.pop()

@@ -128,8 +128,8 @@ class GradientWalk:
         return ops.add(ops.add(tile.key, ops.mul(self.own, wgmma.M)), self.down)
 
     def _rows(self, rows: Any, which: int, j: int) -> Any:
-        """What two queries have; rows: their i32 address for this thread.  which: 0, of base, 1,
-        of delta."""
+        """The numbers of two queries; rows: this thread's i32 address.  which: 0: of base, 1: of delta.
+        """
         bytes_ = which * self.schedule.tiling.queries * 4 + 8 * 4 * j
         place = smem.pointer_to(ops.add(rows, bytes_))
         return ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
@@ -211,7 +211,7 @@ class GradientWalk:
 
 
 def _unrounded(value: Any) -> Any:
-    """What a conversion to 16 bits, and nothing else, converts; another tensor itself."""
+    """The tensor that a mere conversion to 16 bits converts; another tensor itself."""
     operation = pointwise(value)
     is_rounding = operation is not None and [op.name for op in body_of(operation)] == [
         "arith.truncf"
