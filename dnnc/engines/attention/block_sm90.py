@@ -47,8 +47,8 @@ class SdpaBlock:
         panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
         self.operands = {
             name: Rows(
-                self.kernel, self.parts.region, source, _axes(source, name == "k"), self.parts.dims[:-2],
-                heights[name], panels[name],
+                self.kernel, self.parts.region, source, _axes(source, name == "k"),
+                self.parts.dims[:-2], heights[name], panels[name],
             )
             for name, source in sources.items()
         }  # fmt: skip

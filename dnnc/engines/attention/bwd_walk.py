@@ -128,8 +128,7 @@ class GradientWalk:
         return ops.add(ops.add(tile.key, ops.mul(self.own, wgmma.M)), self.down)
 
     def _rows(self, rows: Any, which: int, j: int) -> Any:
-        """The numbers of two queries; rows: this thread's i32 address.  which: 0: of base, 1: of delta.
-        """
+        """The numbers of two queries; rows: their address.  which: 0: of base, 1: of delta."""
         bytes_ = which * self.schedule.tiling.queries * 4 + 8 * 4 * j
         place = smem.pointer_to(ops.add(rows, bytes_))
         return ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
