@@ -685,6 +685,44 @@ def test_filter_gradients_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_wgrad_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
+def image_gradient(stride=2, adds=False, dims=(256, 384)):
+    """DX of images of `dims[0]` channels, of so many filters."""
+
+    def build():
+        g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
+        c, k = dims
+        x, w = [16, c, EDGE, EDGE], [k, c, 3, 3]
+        parameters = {"padding": [1, 1], "stride": [stride] * 2}
+        like = dnnc.pygraph("forward")
+        y = like.conv_fprop(like.tensor(x), like.tensor(w), **parameters).get_dim()
+        dy, filter_ = g.tensor(y, packed_channels(y)), g.tensor(w, packed_channels(w))
+        dx = g.conv_dgrad(dy, filter_, **parameters).set_dim(x).set_data_type(dtypes.f16)
+        dx = g.add(dx, g.tensor(x, packed_channels(x))) if adds else dx
+        dx.set_output().set_stride(packed_channels(x))
+        return g
+
+    return build
+
+
+# Name -> (pixels and channels of the tile, graph, other knobs).
+IMAGE_GRADIENTS = {
+    "most sums": ((192, 256), image_gradient(1), {"SWAP_AB": 1, "STAGES": 3}),
+    "phases": ((128, 256), image_gradient(), {}),
+    "phases, swapped": ((256, 128), image_gradient(), {"SWAP_AB": 1}),
+    "phases, side by side": ((384, 64), image_gradient(dims=(288, 64)), {"SWAP_AB": 1}),
+    "phases, residual": ((128, 192), image_gradient(adds=True), {}),
+}
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", IMAGE_GRADIENTS)
+def test_image_gradients_fit_their_registers(name, monkeypatch):
+    (rows, columns), build, more = IMAGE_GRADIENTS[name]
+    knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, "SWAP_AB": 0, "TILE_ROWS": 0, **more}
+    assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
 EIGHTS = dnnc.Dim("R", min=8, max=128, multiple_of=8)
 
 

@@ -96,7 +96,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         along_rows=((False, not shape.is_filter_k_major),),
         raw=(),
         is_aligned=True,
-        swaps=(0,) if booleans_of(fusion) else (0, 1),
+        # Pixels of a phase that are read one by one, along columns, serialize the products.
+        swaps=(0,) if booleans_of(fusion) or (shape.spread and y_loads(fusion)) else (0, 1),
         is_along_columns=False,
         staged=(staged[0], staged[1]),
         loaded=(loaded[0], loaded[1]),

@@ -162,8 +162,7 @@ def test_taps_of_other_phases_do_not_meet_infinities():
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"TILE_CGA_M": 2, "TILE_N": 128}, {"SCHED_POLICY": 1}, {"TILE_M": 192, "SWAP_AB": 1},
-        {"TILE_M": 256, "TILE_N": 64},
+        {"TILE_CGA_M": 2, "TILE_N": 128}, {"SCHED_POLICY": 1}, {"TILE_M": 256, "TILE_N": 64},
     ],
     ids=str,
 )  # fmt: skip
