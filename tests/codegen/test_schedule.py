@@ -38,3 +38,15 @@ def test_every_tile_comes_once(rows, columns, matrices, group_rows):
     found = places(rows, columns, matrices, group_rows)
     wanted = itertools.product(range(matrices), range(rows), range(columns))
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("is_of_columns", [False, True])
+def test_matrices_follow_each_other_for_some_tiles(is_of_columns):
+    """Three rows of tiles of each of four matrices, then the one that is left."""
+    sizes = (2, 7) if is_of_columns else (7, 2)
+    order = TileOrder(*map(Expr.of, sizes), Expr.of(4), 2, 3, is_of_columns)
+    found = [tuple(map(int, order.place(Numbers(), n))) for n in range(7 * 2 * 4)]
+    assert len(set(found)) == len(found)
+    along = [column if is_of_columns else row for _, row, column in found]
+    assert [sorted(set(along[i : i + 24])) for i in (0, 24, 48)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [matrix for matrix, _, _ in found[24:48:6]] == [0, 1, 2, 3]

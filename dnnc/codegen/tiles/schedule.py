@@ -53,6 +53,9 @@ class TileOrder:
     rows, columns: tiles of a matrix.  matrices: of the batch.  Groups of `group_rows` rows of
     tiles follow each other; within a group the row runs fastest.
 
+    chunk: so many rows of tiles of every matrix come before any further rows, where matrices share
+    what those read; is_chunk_of_columns: columns, not rows; 0: a whole matrix comes before others.
+
     Example, rows = 3, columns = 2, group_rows = 2: (0, 0) (1, 0) (0, 1) (1, 1) (2, 0) (2, 1).
     """
 
@@ -60,6 +63,8 @@ class TileOrder:
     columns: Expr
     matrices: Expr
     group_rows: int
+    chunk: int = 0
+    is_chunk_of_columns: bool = False
 
     @property
     def tiles(self) -> Expr:
@@ -67,6 +72,8 @@ class TileOrder:
 
     def place(self, kernel: Kernel, number: Any) -> tuple[Any, Any, Any]:
         """(matrix, row, column) of a tile."""
+        if self.chunk:
+            return self._in_chunk(kernel, number)
         matrix, inside = 0, number
         if self.matrices.constant != 1:
             per_matrix = self.rows * self.columns
@@ -74,6 +81,22 @@ class TileOrder:
             inside = kernel.remainder(number, per_matrix, matrix)
         rows, columns = kernel.size(self.rows), kernel.size(self.columns)
         return matrix, *in_groups(inside, rows, columns, self.group_rows)
+
+    def _in_chunk(self, kernel: Kernel, number: Any) -> tuple[Any, Any, Any]:
+        rows, columns = kernel.size(self.rows), kernel.size(self.columns)
+        along, across = (columns, rows) if self.is_chunk_of_columns else (rows, columns)
+        each = ops.mul(ops.mul(across, self.chunk), kernel.size(self.matrices))
+        first = ops.mul(ops.div(number, each), self.chunk)
+        inside = ops.rem(number, each)
+        height = ops.minimum(ops.sub(along, first), self.chunk)
+        per_matrix = ops.mul(across, height)
+        matrix = ops.div(inside, per_matrix)
+        inside = ops.sub(inside, ops.mul(matrix, per_matrix))
+        if self.is_chunk_of_columns:
+            row, column = in_groups(inside, rows, height, self.group_rows)
+            return matrix, row, ops.add(column, first)
+        row, column = in_groups(inside, height, columns, self.group_rows)
+        return matrix, ops.add(row, first), column
 
 
 def in_groups(number: Any, rows: Any, columns: Any, group_rows: int) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr
 from ...mlir import ir
+from ...target import Target
 from ..engine import Knobs
 from ..product.exits import exit_reductions
 from ..product.facts_sm90 import instruction_of_types, promotes_sums
@@ -43,7 +45,7 @@ def conv_instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
     return instruction_of_types(*(types[::-1] if swaps else types))
 
 
-def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
+def conv_tiling_of(region: Region, knobs: Knobs, target: Target) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
     shape = conv_of_call(region, calls[0])
@@ -113,7 +115,18 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         row_bytes=row_bytes,
         panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
         gives_up_stores=_writes_most(region),
+        chunk=_chunk_of_phases(shape, knobs, target),
     )
+
+
+def _chunk_of_phases(shape: ConvShape, knobs: Knobs, target: Target) -> int:
+    """Tiles of pixels of every phase that follow each other, so that they find what they read of dY
+    in L2: as many as there are SMs for, so that each has as many of every phase."""
+    if shape.spread is None:
+        return 0
+    clusters = target.sm_count // (knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"])
+    across = -(-shape.k_group // (knobs["TILE_N"] * knobs["TILE_CGA_N"]))
+    return clusters // math.gcd(clusters, across)
 
 
 def _writes_most(region: Region) -> bool:

@@ -271,7 +271,7 @@ class ConvSm90Engine(Engine):
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         region = relaid_region(region, _copied(knobs)).region
-        return conv_tiling_of(region, main_loop_knobs(knobs)).plain()
+        return conv_tiling_of(region, main_loop_knobs(knobs), target).plain()
 
     # ---- code
 

@@ -70,6 +70,8 @@ class Emitter:
             ceildiv(columns, t.columns * self.cluster.columns),
             self.matrices.batch.fragments,
             t.group_rows,
+            t.chunk,
+            t.swaps,
         )
 
     # ---- the whole

@@ -183,7 +183,8 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     if reasons := _turn_reasons(knobs, facts):
         return reasons
     if knobs["SWAP_AB"] not in facts.swaps:
-        what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs, or phases of a gradient that read others"
+        what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs, or with tensors "
+        what += "that are read for the phases of a gradient"
         return (knob_reason(what, f"SWAP_AB={facts.swaps[0]}"),)
     if reasons := _split_reasons(knobs, facts):
         return reasons

@@ -65,6 +65,7 @@ class Tiling:
     panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
     empty: of all `k_steps`.
     gives_up_stores: whether L2 gives up lines of outputs before others.
+    chunk: tiles along A's rows, of every matrix of the batch, that come before others; 0: all.
     """
 
     row: wgmma.Instruction
@@ -98,6 +99,7 @@ class Tiling:
     row_bytes: int = wgmma.ROW_BYTES
     panel_steps: tuple[int, ...] = ()
     gives_up_stores: bool = False
+    chunk: int = 0
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
