@@ -41,6 +41,8 @@ def _all_samples() -> list[Fusion]:
     made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
     made += fusions(EXAMPLES["conv_fprop"])
     made += [f for t in dtypes.ALL for f in convolutions(t)]
+    types = (dtypes.f16, dtypes.bf16, dtypes.f32)
+    made += [f for t in types for f in convolutions(t, "conv_wgrad")]
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
     made += [attention(name) for name in ("HALF", "BFLOAT16")]

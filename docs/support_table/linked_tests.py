@@ -220,18 +220,6 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_layouts.py", "test_first_layer", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_first_layers_fit_their_registers", HOPPER),
     ),
-    "engine conv_wgrad_sm90": (
-        *_both("conv/test_wgrad_sm90.py", target=HOPPER),
-        LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
-    ),
-    "engine conv_wgrad_depthwise": (
-        LinkedTest("tests/engines/conv/test_wgrad_depthwise.py", target="sm_80"),
-        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
-    ),
-    "engine conv_wgrad_sm80": (
-        LinkedTest("tests/engines/conv/test_wgrad_sm80.py", target="sm_80"),
-        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
-    ),
     "engine conv_sm80": (
         *_both("conv/test_sm80.py"),
         *_both("conv/test_dgrad_sm80.py"),
@@ -256,6 +244,18 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/gpu/conv/test_large_conv_depthwise.py"),
         LinkedTest("tests/engines/conv/test_depthwise.py", "test_fp8", "sm_90"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
+    "engine conv_wgrad_sm90": (
+        *_both("conv/test_wgrad_sm90.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
+    ),
+    "engine conv_wgrad_sm80": (
+        LinkedTest("tests/engines/conv/test_wgrad_sm80.py"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
+    "engine conv_wgrad_depthwise": (
+        LinkedTest("tests/engines/conv/test_wgrad_depthwise.py"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine resample": (

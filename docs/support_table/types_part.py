@@ -56,10 +56,10 @@ def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
 
 
 @cache
-def convolutions(io: DType) -> tuple[Fusion, ...]:
-    """The example convolutions of a type; of an integer one with integer sums."""
+def convolutions(io: DType, op: str = "conv_fprop") -> tuple[Fusion, ...]:
+    """The example convolutions, or gradients, of a type; of an integer one with integer sums."""
     compute = dtypes.i32 if io.is_integer else dtypes.f32
-    made = (fusion_of(build, io, compute) for build in EXAMPLES["conv_fprop"])
+    made = (fusion_of(build, io, compute) for build in EXAMPLES[op])
     return tuple(fusion for fusion in made if fusion is not None)
 
 
