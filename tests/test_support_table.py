@@ -271,6 +271,7 @@ TARGETS_OF = {
         "conv_sm90",
         "conv_stem_sm90",
         "conv_wgrad_sm90",
+        "sdpa_bwd_sm90",
         "sdpa_fwd_sm90",
     )
 }
