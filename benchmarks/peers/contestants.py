@@ -133,6 +133,9 @@ def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str
     """torch: eager; torch_fused: cuBLASLt's epilogue; torch_cudnn: attention's other backend."""
     if case.kind in ("attention", "attention_backward", "packed", "paged"):
         calls = attention_peers.backends(case)
+        if case.kind == "attention_backward":  # the forward pass comes with the first call
+            for call in calls.values():
+                call(sets[0])
         return {name: (_on_sets(call, sets), {}) for name, call in calls.items()}
     eager, fused = torch_peers.eager(case), torch_peers.fused(case)
     found: dict[str, Column] = {"torch": (lambda i: eager(sets[i]), {})}

@@ -422,6 +422,28 @@ def test_plain_bytes_go_both_ways(seed: int):
         run(body.replace("64, [bar]", "60, [bar]"), X, (12, np.float32))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_bytes_may_be_added(seed: int):
+    body = INIT + """
+    mov.b32 %r1, s;
+    @%p0 bra END;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 64;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%ptr0], 64, [bar];
+    """ + wait() + """
+    cp.async.bulk.global.shared::cta.bulk_group [%ptr1], [%r1], 64;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%ptr1], [%r1], 32;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    END:
+    """  # fmt: skip
+    (y,) = run(body, X, (16, np.float32), seed=seed)
+    want = X.ravel()[:16].copy()
+    want[:8] *= 2
+    assert (y == want).all()
+
+
 def test_bf16_boxes():
     x = np.arange(64, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(8, 8)
     found = load((0, 2), 64, Map(0, "bf16", (8, 8), (16,), (8, 4)), x.view(np.uint16))
