@@ -347,7 +347,7 @@ def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
 
 
 def _phase_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
-    """What a gradient with a stride does not have around it, nor strides of too many phases."""
+    """Reasons against work around a gradient with a stride, and against too many phases."""
     if shape.spread is None:
         return []
     supported = (

@@ -162,17 +162,17 @@ class Spread:
 
     @property
     def most_taps(self) -> int:
-        """Of a phase."""
+        """Taps of the phase that has most."""
         return math.prod(max(axis.counts) for axis in self.axes)
 
     @property
     def all_taps(self) -> int:
-        """Of all phases."""
+        """Taps of all phases."""
         return math.prod(sum(phase.taps for phase in axis.phases) for axis in self.axes)
 
     @property
     def empty_phases(self) -> int:
-        """Those that meet no tap."""
+        """The number of phases that meet no tap."""
         met = (sum(phase.taps > 0 for phase in axis.phases) for axis in self.axes)
         return self.phases - math.prod(met)
 
