@@ -43,6 +43,7 @@ def test_a_filter_that_is_transposed_where_it_is_read(name, knobs):
     g = new_graph()
     dgrad(g, *CASES[name]).set_output()
     plan = run(g, knobs=knobs)
+    assert plan.programs[0].target == "sm_90a"
     assert len(plan.programs[0].kernels) == 1
 
 
