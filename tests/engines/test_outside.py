@@ -179,7 +179,6 @@ class Forgetful(Engine):
         (replace(OURS, name="other"), "beside one_element"),
         (replace(OURS, index=1001), "beside one_element"),
     ],
-    ids=str,
 )
 def test_what_is_no_engine(engine, what):
     with registered(OURS), pytest.raises(dnnc.DnncError, match=what) as caught:
