@@ -346,7 +346,9 @@ def _of_choices(
                 if ptx not in waiting:
                     waiting[ptx] = assembler.submit(_timed, kept.assembled, ptx, target, store)
             works.append(work)
-        report("cubin", sum(future.result()[1] for future in waiting.values()))
+        seconds = sum(future.result()[1] for future in waiting.values())
+        report("cubin", seconds)
+        _log.debug("%s: cubin in %.0f ms", target, 1e3 * seconds)
         for work in works:
             work.assembled = [waiting[ptx].result()[0] for ptx in work.codes]
             work.stage = "cubin"

@@ -48,6 +48,8 @@ from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
 from .tensor import Tensor
 
+REPEATS = "dnn.repeats"  # of a graph: results have the same bits each time
+
 # ---- the dialect
 
 
@@ -325,6 +327,8 @@ def to_mlir(graph: OperationGraph) -> Any:
     with ir.InsertionPoint(module.body):
         function = begin_function(graph.name, graph.inputs, outputs, graph.symbols)
         function.attributes["dnn.graph"] = ir.UnitAttr.get()
+        if graph.repeats:
+            function.attributes[REPEATS] = ir.UnitAttr.get()
     with ir.InsertionPoint(function.entry_block):
         values = dict(zip(graph.inputs, function.arguments, strict=True))
         emit_ops(graph.ops, values, list(graph.symbols))
@@ -411,6 +415,7 @@ def from_mlir(module: Any) -> OperationGraph:
     """The finalized graph of a module's one function with `dnn.graph`."""
     function = graph_function(module)
     graph = OperationGraph(function.name.value)
+    graph.repeats = REPEATS in function.operation.attributes
     values = read_arguments(function)
     for op in read_ops(function.entry_block, values, read_symbols(function)):
         graph.add(op)

@@ -27,7 +27,7 @@ def copied(graph: OperationGraph) -> tuple[OperationGraph, dict[Tensor, Tensor]]
         if tensor.ragged_offset is not None:
             tensor.ragged_offset = tensors.get(tensor.ragged_offset, tensor.ragged_offset)
         made.add_tensor(tensor)
-    made.bounds = [*graph.bounds]
+    made.bounds, made.repeats = [*graph.bounds], graph.repeats
     for op in graph.ops:
         made.add(op.with_tensors(tensors))
     inferred = graph.inferred_strides.items()

@@ -23,6 +23,7 @@ def graph_of(fusion: Fusion) -> OperationGraph | None:
         twin.is_output = tensor in fusion.outputs
         twin.is_virtual = tensor in fusion.producers and not twin.is_output
     graph = OperationGraph("fusion")
+    graph.repeats = fusion.must_repeat
     graph.ops = [op.with_tensors(twins) for op in fusion.ops]
     try:
         graph.finalize()

@@ -59,6 +59,7 @@ class OperationGraph:
         self.inferred_strides: dict[Tensor, tuple[Expr, ...]] = {}
         self._loose: list[Tensor] = []
         self.bounds: list[tuple[Bound, Mapping[str, Dim]]] = []
+        self.repeats = False  # whether results must have the same bits each time
         self._expanded: list[Op] | None = None
         self._composites: list[tuple[Op, list[Op]]] = []
         self._forms: Mapping[Tensor, Tensor] = {}
@@ -175,8 +176,8 @@ class OperationGraph:
 
     @property
     def must_repeat(self) -> bool:
-        """Whether an operation asks for results that have the same bits each time."""
-        return any(op.must_repeat for op in self.ops)
+        """Whether results must have the same bits each time: the graph or an operation says so."""
+        return self.repeats or any(op.must_repeat for op in self.ops)
 
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
         return (op for op in self.ops if tensor in op.operands)

@@ -3,6 +3,7 @@
 {"dnnc_graph": 1, "name": str,
  "symbols": [{"name", "min", "max", "multiple_of"}],
  "bounds": [{"product": "batch*length", "max": int}], where there are any,
+ "repeats": true, where results must have the same bits each time,
  "tensors": [{"uid", "name", "dims", "strides", "dtype", and what differs from the defaults}],
  "ops": [{"op", "name", "operands": {field: uid or [uid]}, "results": {...}, "attributes": {...}}]}
 A size is a number or the text of an expression over the symbols.
@@ -24,7 +25,7 @@ from .tensor import DEFAULT_ALIGNMENT, Tensor, symbols_of
 
 VERSION = 1
 
-_GRAPH_KEYS = ("dnnc_graph", "name", "symbols", "bounds", "tensors", "ops")
+_GRAPH_KEYS = ("dnnc_graph", "name", "symbols", "bounds", "repeats", "tensors", "ops")
 _SYMBOL_KEYS = ("name", "min", "max", "multiple_of")
 _BOUND_KEYS = ("product", "max")
 _OP_KEYS = ("op", "name", "operands", "results", "attributes")
@@ -48,7 +49,8 @@ _TENSOR_KEYS = ("uid", "dims", "strides", "dtype", "ragged_offset", *_OPTIONAL)
 
 def to_json(graph: OperationGraph) -> dict[str, Any]:
     """The JSON form of a validated graph."""
-    return {"dnnc_graph": VERSION, "name": graph.name, **ops_to_json(graph.ops)}
+    repeats = {"repeats": True} if graph.repeats else {}
+    return {"dnnc_graph": VERSION, "name": graph.name, **repeats, **ops_to_json(graph.ops)}
 
 
 def ops_to_json(ops: Sequence[Op]) -> dict[str, Any]:
@@ -93,6 +95,9 @@ def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
         if dims.setdefault(dim.name, dim) is not dim:
             raise _bad("symbol", f"{dim.name} twice", "each name once")
     graph = OperationGraph(_name(record.get("name", "graph"), "graph"))
+    graph.repeats = record.get("repeats", False)
+    if not isinstance(graph.repeats, bool):
+        raise _bad("graph", f"repeats = {graph.repeats!r}", "true or false")
     for entry in _list(record, "bounds", "graph") if "bounds" in record else ():
         bound = _record(entry, "bound")
         _require_known(bound, _BOUND_KEYS, "bound")

@@ -66,7 +66,7 @@ def sdpa_backward(
     pointwise operations is taken.  What else score_mod reads gets no gradient.
     dropout: (probability, seed, offset), which draw the same mask again, or (mask, scale) and,
     where it is given, 1 / scale, which is not read.  use_deterministic_algorithm: results have the
-    same bits each time; without it dQ may be added up in any order.  Refused beside score_mod.
+    same bits each time; without it dQ may be added up in any order. 
     Packed sequences: tensors with a ragged offset, q, o, dO, dQ (and stats, if they have one) on
     one side, k, v, dK, dV on the other.
     """
@@ -76,9 +76,6 @@ def sdpa_backward(
     )
     if score_mod_bprop is not None and score_mod is None:
         raise call.error("score_mod_bprop without score_mod", "both, or score_mod alone")
-    if use_deterministic_algorithm and score_mod is not None:
-        what = "use_deterministic_algorithm beside score_mod"
-        raise call.error(what, "either; an engine by name, such as one of products, repeats too")
     window = diagonal_band_left_bound if sliding_window_length is None else sliding_window_length
     band = call.band(
         (
@@ -117,6 +114,7 @@ def sdpa_backward(
         made = dict(zip(_names(), self._append(SdpaBackward, values, call.label), strict=True))
     else:
         made = _decomposed(call, values, score_mod, score_mod_bprop)
+        self.graph.repeats |= bool(use_deterministic_algorithm)
     for result, side in (("dq", queries), ("dk", keys), ("dv", keys)):
         self._packing.may_be_stored(made[result], side)
     return made["dq"], made["dk"], made["dv"]

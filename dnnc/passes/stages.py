@@ -78,7 +78,13 @@ _OF_FUNCTION: Mapping[str, Check] = {
     "arg_attrs": list_of,
     "res_attrs": list_of,
 }
-_OF_GRAPH = {**_OF_FUNCTION, "dnn.graph": _unit, "dnn.symbols": list_of, BOUNDS: list_of}
+_OF_GRAPH = {
+    **_OF_FUNCTION,
+    "dnn.graph": _unit,
+    "dnn.symbols": list_of,
+    BOUNDS: list_of,
+    dnn.REPEATS: _unit,
+}
 _OF_FUSION = {
     **_OF_FUNCTION,
     "dnn.fusion": _integer,

@@ -95,7 +95,7 @@ def test_alpha_and_beta(of):
     operands = {uid: array for uid, array in inputs.items() if uid != result}
     wanted = 2.5 * referenced(gradient(of), operands) + 0.5 * inputs[result]
     plan = b.execution_plan(plan_of(heuristics(graph)[0])).plan
-    assert [fusion.engine for fusion in plan.programs[0].fusions] == ["fallback"]
+    assert len(plan.programs[0].fusions) == 1
     found = run_plan(plan, inputs)[result]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 

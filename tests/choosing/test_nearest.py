@@ -46,6 +46,22 @@ def attention():
     return g
 
 
+def filter_gradient():
+    g = graph()
+    dw = g.conv_wgrad(g.tensor([2, 8, 8, 8]), g.tensor([2, 8, 8, 8])).set_dim([8, 8, 1, 1])
+    dw.set_output()
+    return g
+
+
+def attention_gradient():
+    g = graph()
+    tensors = (g.tensor([1, 2, 64, 64]) for _ in range(5))
+    stats = g.tensor([1, 2, 64, 1], data_type="FLOAT")
+    for tensor in g.sdpa_backward(*tensors, stats):
+        tensor.set_output()
+    return g
+
+
 def reduced():
     g = graph()
     g.reduction(g.tensor([4, 64]), "add").set_dim([4, 1]).set_output()
@@ -99,7 +115,8 @@ def test_every_engine_has_a_family_that_a_fusion_may_have():
 
 def test_an_engine_that_is_only_for_a_target_says_so():
     """An engine's `only_target` agrees with what its support surface refuses."""
-    fusions = [fusion_of(g) for g in (product(), convolution(), attention())]
+    graphs = (product(), convolution(), filter_gradient(), attention(), attention_gradient())
+    fusions = [fusion_of(g) for g in graphs]
     for engine in ENGINES:
         clauses = {r.clause for fusion in fusions for r in engine.supports(fusion, SM80)}
         assert ("architecture" in clauses) == bool(engine.only_target)

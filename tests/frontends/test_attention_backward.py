@@ -8,7 +8,11 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.dialect import dnn
+from dnnc.dialect.fusion import partition
+from dnnc.dialect.json_form import from_json, to_json
 from dnnc.errors import DnncError, Status
+from dnnc.mlir import ir
 from tests.dialect.attention_examples import finish, lengths, new_graph, operands
 
 # In cudnn-frontend's order.
@@ -69,6 +73,21 @@ def test_a_deterministic_algorithm_is_taken_and_kept():
     restored.deserialize(repr(g))
     for graph in (g, restored):
         assert graph.graph.ops[-1].use_deterministic_algorithm
+
+
+def test_a_score_mod_beside_a_deterministic_algorithm():
+    """The graph of its parts keeps what was asked, in JSON and as a text."""
+    g = new_graph()
+    call(g, score_mod=lambda graph, s: graph.tanh(s), use_deterministic_algorithm=True)
+    whole = g.graph.finalize()
+    for graph in (whole, from_json(to_json(whole)), from_mlir_text(whole)):
+        assert graph.must_repeat
+        assert partition(graph, [graph.live_ops])[0].must_repeat
+
+
+def from_mlir_text(graph):
+    with dnn.context():
+        return dnn.from_mlir(ir.Module.parse(str(dnn.to_mlir(graph))))
 
 
 WRONG = [

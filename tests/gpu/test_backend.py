@@ -11,7 +11,7 @@ from tests.backend.test_plans import (
     ffn,
     override,
     pack,
-    test_a_graph_that_needs_several_engines_is_one_config_of_mode_fallback,
+    test_a_graph_that_needs_several_engines_is_one_config_of_each_mode,
     test_a_plan_is_text_and_the_text_a_plan,
     test_a_plan_of_sizes_that_come_later,
     test_factors_scale_what_they_belong_to,
@@ -21,7 +21,7 @@ from tests.backend.test_use_cases import GROUPED, PACKED, convolved
 from tests.support import device
 
 __all__ = [
-    "test_a_graph_that_needs_several_engines_is_one_config_of_mode_fallback",
+    "test_a_graph_that_needs_several_engines_is_one_config_of_each_mode",
     "test_a_plan_is_text_and_the_text_a_plan",
     "test_a_plan_of_sizes_that_come_later",
     "test_factors_scale_what_they_belong_to",

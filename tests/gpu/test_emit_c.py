@@ -211,7 +211,7 @@ def test_the_program_of_the_page(tmp_path):
     program = tmp_path / "main"
     c_compiler.c(tmp_path / "main.c", tmp_path / "ffn.c", libcuda(), "-o", program)
     done = subprocess.run([program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "y[0] = 33\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "y[0] = 0x4a80\n", "")
 
 
 def test_no_code_for_this_device(tmp_path):
