@@ -128,6 +128,22 @@ def convolved(x, w, padding=1, layout=channels_last):
     return g
 
 
+def filter_gradient(x, k, c_group):
+    """Of a filter of 3x3."""
+    g = new_graph()
+    dy = [x[0], k, *x[2:]]
+    image, loss = (g.tensor(dims, channels_last(dims)) for dims in (x, dy))
+    dw = g.conv_wgrad(image, loss, padding=[1, 1], stride=[1, 1], dilation=[1, 1])
+    return finished(g, dw.set_dim([k, c_group, 3, 3]))
+
+
+def attention_gradient(batch, heads, tokens):
+    g = new_graph()
+    tensors = [g.tensor([batch, heads, tokens, 64]) for _ in range(5)]
+    stats = g.tensor([batch, heads, tokens, 1], data_type="f32")
+    return finished(g, *g.sdpa_backward(*tensors, stats, attn_scale=0.125))
+
+
 def attention(batch, heads, tokens):
     g = new_graph()
     dims = [batch, heads, tokens, 64]
@@ -166,6 +182,10 @@ CASES = {
     "sdpa_sm80": [
         (partial(attention, 64, 64, 16384), True), (partial(attention, 8192, 64, 8192), False),
     ],
+    "sdpa_bwd_sm90": [
+        (partial(attention_gradient, 64, 64, 16384), True),
+        (partial(attention_gradient, 8192, 64, 8192), False),
+    ],
     "matmul_sm90": [
         (partial(product, [1], 65600, 32776, 64), True),
         (partial(product, [50000, 50000], 2, 2, 8), False),
@@ -182,6 +202,9 @@ CASES = {
     "conv_sm80": [(partial(convolved, [3000, 64, 112, 112], [64, 64, 3, 3]), True)],
     "conv_grouped_sm80": [(partial(convolved, [3000, 64, 112, 112], [64, 8, 3, 3]), True)],
     "conv_depthwise": [(partial(convolved, [3000, 64, 112, 112], [64, 1, 3, 3]), True)],
+    "conv_wgrad_sm90": [(partial(filter_gradient, [3000, 64, 112, 112], 64, 64), True)],
+    "conv_wgrad_sm80": [(partial(filter_gradient, [3000, 64, 112, 112], 64, 64), True)],
+    "conv_wgrad_depthwise": [(partial(filter_gradient, [3000, 64, 112, 112], 64, 1), True)],
     "resample": [
         (partial(pooled_back, 33000, 1, 256, 257), True), (partial(pooled_back, M, N, 2, 1), True),
     ],
