@@ -104,8 +104,10 @@ def test_modules_between_passes_go_to_stderr(ffn):
         ("fuse,select-engine{choices=pointwize}", "engine 'pointwize'; accepted: pointwise,"),
         ("fuse,select-engine{choices=fallback|fallback}", "choices for 2 fusions; accepted: for 1"),
         ("assign-workspace", "accepted: one at stage kernel, as lower-to-kernels makes it"),
-        ("fuse,lower-to-linalg,tile",
-         "@ffn_fusion0 has no dnn.engine; accepted: select-engine first"),
+        (
+            "fuse,lower-to-linalg,tile",
+            "@ffn_fusion0 has no dnn.engine; accepted: select-engine first",
+        ),
     ],
 )
 def test_pipelines_that_can_not_be(pipeline, said, ffn):
