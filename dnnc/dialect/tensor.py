@@ -376,6 +376,12 @@ def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     told = {dim for extent in dims for dim in extent.dims()}
     sizes = {dim.name: _small(dim) for dim in told}
     sizes |= {d.name: d.greatest for s in strides for d in s.dims() if d not in told}
+    return _is_injective_at(dims, strides, sizes)
+
+
+def _is_injective_at(
+    dims: Sequence[Expr], strides: Sequence[Expr], sizes: Mapping[str, int]
+) -> bool:
     pairs = [
         (stride.evaluate(sizes), extent.evaluate(sizes))
         for stride, extent in zip(strides, dims, strict=True)
@@ -396,8 +402,11 @@ def _small(dim: Dim) -> int:
 
 def strides_like(model: Tensor) -> tuple[Expr, ...]:
     """Strides of a result of the model's dims that lies in memory as the model does; packed where
-    two of the model's elements share a place."""
-    if is_injective(model.shape, model.layout):
+    two of the model's elements share a place, at some sizes or at all."""
+    sizes = (*model.shape, *model.layout)
+    greatest = {dim.name: dim.greatest for size in sizes for dim in size.dims()}
+    is_apart = is_injective(model.shape, model.layout)
+    if is_apart and _is_injective_at(model.shape, model.layout, greatest):
         return model.layout
     return packed_strides(model.shape, stride_order(model.shape, model.layout))
 

@@ -1630,7 +1630,7 @@ class Operations:
         pointwise operations is taken.  What else score_mod reads gets no gradient.
         dropout: (probability, seed, offset), which draw the same mask again, or (mask, scale) and,
         where it is given, 1 / scale, which is not read.  use_deterministic_algorithm: results have the
-        same bits each time; without it dQ may be added up in any order.  Refused beside score_mod.
+        same bits each time; without it dQ may be added up in any order.
         Packed sequences: tensors with a ragged offset, q, o, dO, dQ (and stats, if they have one) on
         one side, k, v, dK, dV on the other.
 

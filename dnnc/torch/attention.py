@@ -46,6 +46,9 @@ def sdpa(
     Source: torch.nn.functional.scaled_dot_product_attention.
     """
     given = {"query": query, "key": key, "value": value}
+    if attn_mask is not None and attn_mask.dtype not in (torch.bool, *_TYPES):
+        accepted = ", ".join(map(str, (torch.bool, *_TYPES)))
+        raise _error(f"attn_mask of {attn_mask.dtype}", accepted)
     require_one_device("sdpa", given if attn_mask is None else {**given, "attn_mask": attn_mask})
     _verify(given, dropout_p, enable_gqa)
     q, k, v, lead = _four_axes(query, key, value)
@@ -241,6 +244,9 @@ def _verify(given: Mapping[str, torch.Tensor], dropout_p: float, enable_gqa: boo
     if len({t.dim() for t in given.values()}) > 1 or query.dim() < _RANK - 1:
         what = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in given.items())
         raise _error(what, "equal ranks of 3 or more")
+    for name, tensor in given.items():
+        if not tensor.numel():
+            raise _error(f"{name} {list(tensor.shape)}", "at least one element")
     if key.shape[-1] != query.shape[-1] or key.shape[-2] != value.shape[-2]:
         what = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in given.items())
         raise _error(what, "query and key of one last dim, key and value of one last but one")

@@ -136,6 +136,8 @@ WRONG = {
     "heads": lambda q, k, v: (q, k[:, :3], v[:, :3]),
     "heads that divide, unasked": lambda q, k, v: (q, k[:, :2], v[:, :2]),
     "mask": lambda q, k, v: (q, k, v, torch.ones(3, 3)),
+    "a mask of integers": lambda q, k, v: (q, k, v, torch.ones(ROWS, COLUMNS, dtype=torch.int32)),
+    "no rows": lambda q, k, v: (q[:, :, :0], k, v),
     "probability": lambda q, k, v: (q, k, v, None, 1.0),
     "one row": lambda q, k, v: (q[0, 0], k[0, 0], v[0, 0]),
 }

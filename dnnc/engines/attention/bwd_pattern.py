@@ -104,6 +104,21 @@ def _found(fusion: Fusion) -> Gradient | Reason:
         return unlike.reason
 
 
+def _keeps_zeros(op: Op, zeros: set[Tensor]) -> bool:
+    """Whether an operation's result is 0 wherever tensors are.  zeros: those tensors."""
+    if isinstance(op, Transpose | Reshape):
+        return op.x in zeros
+    if not isinstance(op, Pointwise):
+        return False
+    if op.mode == "mul":
+        return op.x in zeros or op.b in zeros
+    if op.mode in ("add", "sub"):
+        return op.x in zeros and op.b in zeros
+    if op.mode == "binary_select":
+        return all(t in zeros or (t is not None and t.value == 0) for t in (op.x, op.b))
+    return op.mode in ("identity", "neg", "div") and op.x in zeros
+
+
 @dataclass(frozen=True, eq=False)
 class _Weights:
     """The first operand of a product, before views.  is_turned: its last axes are
@@ -129,6 +144,7 @@ class _Reader(OperandReader):
             if weights.tensor.shape != exponential.y.shape:
                 what = f"{weights.tensor.label} {text(weights.tensor.shape)}"
                 raise Unlike(what, f"the scores' dims, {text(exponential.y.shape)}")
+        self._verify_hidden(exponential, p.tensor, ds[0].tensor)
         if ds[0].tensor is not ds[1].tensor:
             raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
         if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
@@ -328,6 +344,20 @@ class _Reader(OperandReader):
             if is_between and not self.keeps_rows(op):
                 raise Unlike(f"{op.label} between the products", "pointwise operations")
 
+    def _verify_hidden(self, exponential: Pointwise, *weights: Tensor) -> None:
+        """Where a mask hides scores, blocks are left out: P and dS have to be 0 wherever E is."""
+        above = self.fusion.sources(exponential.x)
+        if not any(isinstance(op, Pointwise) and op.mode == "binary_select" for op in above):
+            return
+        zeros = {exponential.y}
+        for op in self.fusion.ops:
+            if _keeps_zeros(op, zeros):
+                zeros.update(op.results)
+        for tensor in weights:
+            if tensor not in zeros:
+                what = f"{tensor.label} beside masked scores"
+                raise Unlike(what, "P and dS that are 0 wherever exp(S - statistics) is")
+
     # ---- dims
 
     def _verify_dims(self, found: Gradient) -> None:
@@ -350,6 +380,12 @@ class _Reader(OperandReader):
         )
         if not is_part:
             raise Unlike(f"{shared} heads of K", f"{heads} heads, or a part of them")
+        rows = {found.dq: (batch, heads, dims[2])}
+        rows |= dict.fromkeys((found.dk, found.dv), (batch, shared, dims[3]))
+        for result, wanted in rows.items():
+            if result.rank != 4 or result.shape[:3] != wanted:
+                what = f"{result.label} {text(result.shape)}"
+                raise Unlike(what, f"[{', '.join(map(str, wanted))}, elements of a head]")
         delta = (*dims[:3], Expr.of(1))
         if found.delta.y.shape != delta:
             raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))

@@ -316,8 +316,8 @@ class _DepthwiseWgrad:
                 for other in range(1, warps):
                     total = _add(total, ops.load(slot(other), type_, size))
                 stored = tap if not self.shape.is_turned else self.shape.taps - 1 - tap
-                place = ops.add(ops.mul(part, span), stored * self.shape.dw[0])
-                place = ops.add(place, ops.mul(number, self.width))
+                place = ops.add(ops.mul(ops.to_i64(part), span), stored * self.shape.dw[0])
+                place = ops.add(place, ops.to_i64(ops.mul(number, self.width)))
                 ops.store(ops.gep(pointer, place, element), total, size)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dnnc
 from dnnc import dtypes
 from dnnc.choosing.heuristics import best_config
 from dnnc.dialect.fusion import partition
@@ -11,6 +12,7 @@ from dnnc.target import of
 from tests.checked_gradient import run, run_seed
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient
+from tests.support.checked import check
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
@@ -66,6 +68,57 @@ def test_the_same_bits_each_time_are_left_to_others():
     reasons = SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
     assert [reason.clause for reason in reasons] == ["determinism"]
     assert "sdpa_bwd_sm90" not in {c.engine.name for c in best_config(graph, of("sm_90a")).choices}
+
+
+@pytest.mark.parametrize("dims", [[2, 64, 64], [1, 2, 1, 64, 64]], ids=str)
+def test_a_result_of_other_axes_is_left_to_others(dims):
+    g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    tensors = [g.tensor([1, 2, 64, 64]) for _ in range(5)]
+    stats = g.tensor([1, 2, 64, 1], data_type=dtypes.f32)
+    dq, dk, dv = g.sdpa_backward(*tensors, stats)
+    g.reshape(dq.set_data_type(dtypes.f16)).set_dim(dims).set_output()
+    for tensor in (dk, dv):
+        tensor.set_output()
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    assert SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
+
+
+@pytest.mark.parametrize("more", [0.0, 0.25])
+def test_weights_that_a_mask_does_not_hide(more):
+    """Written in products; what is added to P is there where scores are hidden, too."""
+    g = dnnc.pygraph(
+        io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32, compute_data_type=dtypes.f32
+    )
+    q, k, v, do, o = (g.tensor([1, 1, 256, 64], name=name) for name in ("q", "k", "v", "do", "o"))
+    stats = g.tensor([1, 1, 256, 1], data_type=dtypes.f32, name="stats")
+    turned = [0, 1, 3, 2]
+    s = g.mul(g.matmul(q, g.transpose(k, turned)), 0.05)
+    row, column = (
+        g.gen_index(s, axis=axis, compute_data_type=dtypes.i32).set_data_type(dtypes.i32)
+        for axis in (2, 3)
+    )
+    is_seen = g.cmp_le(column, row, compute_data_type=dtypes.i32).set_data_type(dtypes.i1)
+    p = g.exp(g.sub(g.binary_select(s, float("-inf"), is_seen), stats))
+    p = g.add(p, more) if more else p
+    delta = g.reduction(g.mul(do, o), "add").set_dim([1, 1, 256, 1])
+    ds = g.mul(p, g.sub(g.matmul(do, g.transpose(v, turned)), delta))
+    weights, lost = (g.identity(x).set_data_type(dtypes.f16) for x in (p, ds))
+    results = {
+        "dv": g.matmul(g.transpose(weights, turned), do),
+        "dq": g.matmul(lost, k),
+        "dk": g.matmul(g.transpose(lost, turned), q),
+    }
+    for name, tensor in results.items():
+        tensor.set_output().set_name(name).set_data_type(dtypes.f16)
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    reasons = SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
+    assert bool(reasons) == bool(more)
+    if reasons:
+        assert "beside masked scores" in reasons[0].what
+    else:
+        check(g, engine="sdpa_bwd_sm90", target="sm_90a")
 
 
 def test_large_logits():
