@@ -25,6 +25,14 @@ _WAYS = {
     "torch_compile_max": "torch.compile, max-autotune, as a CUDA graph",
 }
 
+_TRAINING = "resnet50/fp16/train/"
+_TRAINERS = {
+    OURS: "dnnc, as one CUDA graph",
+    "torch": "torch, channels last, cudnn.benchmark, f16 autocast, fused SGD",
+    "torch_compile": "the same by torch.compile",
+    "torch_compile_max": "the same by torch.compile, max-autotune",
+}
+
 # Of operations: torch is there where cuDNN's frontend has no graph.
 _PEERS_SHOWN = ("cudnn", "cudnn_best", "torch")
 
@@ -41,6 +49,9 @@ def markdown(data: Mapping[str, Any], network: Network = NETWORKS["resnet50"]) -
         row = rows.get(f"resnet50/fp16/forward/{n}x{shape}")
         if row is not None:
             lines += _passes(network, n, row, limits)
+    for name, row in rows.items():
+        if name.startswith(_TRAINING):
+            lines += _steps(int(name.removeprefix(_TRAINING).partition("x")[0]), row)
     return "\n".join(lines)
 
 
@@ -60,6 +71,8 @@ def _batches(rows: Mapping[str, Any]) -> list[tuple[int, str]]:
     found: dict[int, str] = {}
     for name in rows:
         family, _, *rest = name.split("/")
+        if name.startswith(_TRAINING):
+            continue
         if family == "resnet50" and rest[0] == "forward":
             n, _, shape = rest[1].partition("x")
             found[int(n)] = shape
@@ -111,26 +124,40 @@ def _ratio(theirs: float, ours: float) -> str:
 def _passes(
     network: Network, n: int, row: Mapping[str, Any], limits: tuple[float, float]
 ) -> list[str]:
-    lines = ["| whole pass | us | images/s | dnnc is faster by |", "|---|---:|---:|---:|"]
-    columns = row["columns"]
-    for name, what in _WAYS.items():
-        entry = columns.get(name)
-        if entry is None:
-            continue
-        if "seconds" not in entry:
-            lines.append(f"| {what} | {entry['error'][:60]} | | |")
-            continue
-        seconds, faster = statistics.median(entry["seconds"]), ratios(row, [name])
-        share = f"{statistics.median(faster):.2f}" if faster and name != OURS else ""
-        lines.append(f"| {what} | {_us(seconds)} | {n / seconds:.0f} | {share} |")
-    lines.append("")
+    lines = _columns("whole pass", n, row, _WAYS)
     best = ratios(row)
     if best:
         lines.append(f"Best peer / dnnc: {summary([best])}.")
+    columns = row["columns"]
     if all(limits) and "seconds" in columns.get(OURS, {}):
         least = sum(floor(op, n, limits) * count for op, count in network.operations.items())
         ours = statistics.median(columns[OURS]["seconds"])
         lines.append(f"Floor of all layers: {_us(least)} us, {least / ours:.2f} of dnnc's time.")
+    return [*lines, ""]
+
+
+def _steps(n: int, row: Mapping[str, Any]) -> list[str]:
+    """Training steps of n images."""
+    lines = [f"### Training, {n} images", "", *_columns("step", n, row, _TRAINERS)]
+    best = ratios(row)
+    return [*lines, f"Best peer / dnnc: {summary([best])}.", ""] if best else lines
+
+
+def _columns(
+    what: str, n: int, row: Mapping[str, Any], ways: Mapping[str, str]
+) -> list[str]:  # fmt: skip
+    """A line for each way that was timed."""
+    lines = [f"| {what} | us | images/s | dnnc is faster by |", "|---|---:|---:|---:|"]
+    for name, way in ways.items():
+        entry = row["columns"].get(name)
+        if entry is None:
+            continue
+        if "seconds" not in entry:
+            lines.append(f"| {way} | {entry['error'][:60]} | | |")
+            continue
+        seconds, faster = statistics.median(entry["seconds"]), ratios(row, [name])
+        share = f"{statistics.median(faster):.2f}" if faster and name != OURS else ""
+        lines.append(f"| {way} | {_us(seconds)} | {n / seconds:.0f} | {share} |")
     return [*lines, ""]
 
 

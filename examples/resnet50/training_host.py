@@ -44,12 +44,12 @@ def by_reference(n: int, *, is_exact: bool = False) -> Evaluate:
     return evaluate
 
 
-def by_interpreter(plans: Mapping[Operation, Plan]) -> Evaluate:
-    """The PTX of plans."""
+def by_interpreter(plans: Mapping[Operation, Plan], target: str | None = None) -> Evaluate:
+    """The PTX of plans.  target: one of theirs, the first by default."""
 
     def evaluate(op: Operation, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         plan = plans[op]
-        found = run_plan(plan, inputs)
+        found = run_plan(plan, inputs, target=target)
         return {t.name: found[t.uid] for t in plan.tensors if t.role == "output"}
 
     return evaluate

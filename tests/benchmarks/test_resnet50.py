@@ -227,8 +227,8 @@ def test_the_command(peers, monkeypatch, tmp_path, capsys):
     meta = {"device": "CPU", "multiprocessors": 2, "driver": "", "cuda": "", "torch": "",
             "dnnc": "", "date": ""}  # fmt: skip
     made = Results(tmp_path / "r.json", "resnet50", meta)
-    given = Namespace(columns="dnnc,cudnn,torch,torch_fused", batch=[2], rounds=2, layer_rounds=1,
-                      tune_seconds=1.0, compile_seconds=1.0)  # fmt: skip
+    given = Namespace(train=False, columns="dnnc,cudnn,torch,torch_fused", batch=[2], rounds=2,
+                      layer_rounds=1, tune_seconds=1.0, compile_seconds=1.0)  # fmt: skip
     resnet50.run(given, peers, made)
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
     whole = rows["resnet50/fp16/forward/2x40x40x3"]["columns"]

@@ -92,3 +92,13 @@ def test_the_command_line():
     assert NETWORKS["resnet50"].classes == 1000
     with pytest.raises(SystemExit):
         command.parser().parse_args(["resnet50", "--batch", "all"])
+
+
+def test_training_steps():
+    trained = {"dnnc": 0.01, "torch": 0.02, "torch_compile": "OutOfMemoryError"}
+    rows = {"resnet50/fp16/train/64x224x224x3": row("TFLOP/s", **trained)}
+    said = resnet50_table.markdown({"metadata": META, "rows": rows})
+    assert "### Training, 64 images" in said
+    assert "| dnnc, as one CUDA graph | 10000.0 | 6400 |  |" in said
+    assert "| 20000.0 | 3200 | 2.00 |" in said
+    assert "| the same by torch.compile | OutOfMemoryError | | |" in said
