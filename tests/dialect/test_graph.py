@@ -233,3 +233,26 @@ def test_stride_order_and_density():
     assert dense_order(dims, strides) == (0, 2, 3, 1)
     assert dense_order(dims, sizes([120, 1, 30, 3])) is None
     assert dense_order(sizes([1, 3]), sizes([77, 1])) is not None
+
+
+K, LONG = dnnc.Dim("k", min=1, max=64), dnnc.Dim("ld", min=1, max=4096)
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "wanted"),
+    [
+        ([8, K], [2, 1], [K, 1]),  # windows, which overlap from 3 elements on
+        ([33, K], [1, 1], [K, 1]),
+        ([8, 1, K, 1], [1, K, 1, 1], [K, K, 1, 1]),
+        ([8, K], [LONG, 1], [LONG, 1]),
+        ([K, 8], [8, 1], [8, 1]),
+    ],
+    ids=["windows", "one stride", "one stride beside a symbol", "own stride", "packed"],
+)
+def test_results_take_no_strides_that_may_overlap(dims, strides, wanted):
+    g = dnnc.pygraph(io_data_type="f16")
+    y = g.relu(g.tensor(dims, strides)).set_output()
+    g.graph.finalize()
+    assert [str(s) for s, n in zip(y.get_stride(), dims, strict=True) if n != 1] == [
+        str(s) for s, n in zip(wanted, dims, strict=True) if n != 1
+    ]
