@@ -207,7 +207,7 @@ def test_commands_of_the_page_are_commands():
     page = (Path(__file__).parents[2] / "docs" / "resnet50.md").read_text().replace("\\\n", " ")
     lines = [line.partition("#")[0].split() for line in page.splitlines() if "python -m" in line]
     parsers = {"examples.resnet50": example.parser(), "benchmarks": benchmarks.parser()}
-    assert len(lines) == 8
+    assert len(lines) == 14
     for words in lines:
         assert words[:2] == ["python", "-m"]
         parsers[words[2]].parse_args(words[3:])
