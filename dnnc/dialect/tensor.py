@@ -382,13 +382,12 @@ def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
 def _is_injective_at(
     dims: Sequence[Expr], strides: Sequence[Expr], sizes: Mapping[str, int]
 ) -> bool:
-    pairs = [
-        (stride.evaluate(sizes), extent.evaluate(sizes))
-        for stride, extent in zip(strides, dims, strict=True)
-        if extent.constant != 1
-    ]
+    if sizes:
+        pairs = [(s.evaluate(sizes), d.evaluate(sizes)) for s, d in zip(strides, dims, strict=True)]
+    else:  # asked of every tensor, most of which have no symbols
+        pairs = [(s.constant or 0, d.constant or 0) for s, d in zip(strides, dims, strict=True)]
     reached = 0
-    for stride, extent in sorted(pair for pair in pairs if pair[1] > 1):
+    for stride, extent in sorted([pair for pair in pairs if pair[1] > 1]):
         if stride <= reached:
             return False
         reached += stride * (extent - 1)
@@ -406,7 +405,7 @@ def strides_like(model: Tensor) -> tuple[Expr, ...]:
     sizes = (*model.shape, *model.layout)
     greatest = {dim.name: dim.greatest for size in sizes for dim in size.dims()}
     is_apart = is_injective(model.shape, model.layout)
-    if is_apart and _is_injective_at(model.shape, model.layout, greatest):
+    if is_apart and (not greatest or _is_injective_at(model.shape, model.layout, greatest)):
         return model.layout
     return packed_strides(model.shape, stride_order(model.shape, model.layout))
 
