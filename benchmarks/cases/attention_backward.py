@@ -89,7 +89,7 @@ def _scores(p: dict[str, Any], q: Any, k: Any, keep: Any) -> Any:
 
 
 def _exact(p: dict[str, Any], s: Buffers) -> Buffers:
-    """In float64, a head after the other."""
+    """The gradients in float64, a head after the other."""
     made = {f"d{name}": torch.zeros_like(s[name], dtype=torch.float64) for name in "qkv"}
     for i, parts in enumerate(_heads(p, s)):
         for head, (q, k, v, keep) in enumerate(parts):

@@ -27,7 +27,7 @@ _READ = {"add": "residual", "drelu": "y"}  # of dx's dims
 
 
 def conv_dgrad(dtype: str, epilogue: str, shape: ConvShape) -> Case:
-    """Of f16 or bf16."""
+    """A case of f16 or bf16."""
     if dtype not in ("fp16", "bf16") or epilogue not in EPILOGUES:
         raise ValueError(f"no conv_dgrad case {epilogue!r} of {dtype!r}")
     p = {"dtype": dtype, "epilogue": epilogue, "shape": shape, "sums": OPERANDS[dtype].sums}
@@ -53,7 +53,7 @@ def conv_dgrad_of(id_: str) -> Case:
 
 
 def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
-    """As autograd computes it."""
+    """The gradient as autograd computes it."""
     return EPILOGUES[p["epilogue"]](_direct(p, s["dy"], s["f"], s["dx"]), s)
 
 
@@ -84,7 +84,7 @@ def _make(p: dict[str, Any]) -> Buffers:
 
 
 def _exact(p: dict[str, Any], s: Buffers) -> Any:
-    """In f32, which is exact beside what 16 bits hold: in f64 it would take seconds."""
+    """The result in f32, which is exact beside what 16 bits hold: in f64 it would take seconds."""
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         dx = _direct(p, s["dy"].float(), s["f"].float(), s["dx"].float())
     rest = {name: s[name].float() for name in ("residual", "y") if name in s}

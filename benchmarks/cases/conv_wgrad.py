@@ -68,7 +68,7 @@ def _make(p: dict[str, Any]) -> Buffers:
 
 
 def _exact(p: dict[str, Any], s: Buffers) -> Any:
-    """In float64, a tap of the filter after the other."""
+    """The gradient in float64, a tap of the filter after the other."""
     shape: ConvShape = p["shape"]
     x = functional.pad(s["x"].double(), [shape.padding] * 2 * shape.rank)
     dy = _by_group(s["dy"].double(), shape.groups)

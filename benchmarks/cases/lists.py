@@ -252,7 +252,7 @@ def dgrad() -> list[Case]:
 
 
 def dgrad_more() -> list[Case]:
-    """Those of strided, depthwise, grouped and dilated layers, of volumes and few channels, with
+    """Cases of strided, depthwise, grouped and dilated layers, of volumes and few channels, with
     work behind them, after the streaming kernel."""
     return [add(8192, 16384), *more_dgrad_layers()]
 

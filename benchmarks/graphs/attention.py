@@ -183,7 +183,7 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
 
 
 def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
-    """By `sdpa_backward`, ours and cuDNN's alike."""
+    """The graph of `sdpa_backward`, ours and cuDNN's alike."""
     dtype, h, shared = p["dtype"], p["h"], p["h"] // p["groups"]
     heads = {
         "q": (h, p["d"]), "k": (shared, p["d"]), "v": (shared, p["dv"]), "o": (h, p["dv"]),

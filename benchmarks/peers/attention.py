@@ -44,7 +44,7 @@ def flash(case: Case) -> Call:
 
 
 def gradient(case: Case, backend: str) -> Call:
-    """What autograd calls for `scaled_dot_product_attention` under a backend: (dq, dk, dv)."""
+    """(dq, dk, dv) by the operation that autograd calls for torch's attention under a backend."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -114,7 +114,7 @@ def _graph(kind: Kind) -> pygraph:
 
 
 def _on_cpu(kind: Kind, tensors: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-    """By the reference; results are rounded once, to their types."""
+    """The results by the reference; they are rounded once, to their types."""
     graph = _graph(kind)
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
     found = reference(graph, arrays, exact_outputs=True)
@@ -126,7 +126,7 @@ def _on_cpu(kind: Kind, tensors: Mapping[str, torch.Tensor]) -> list[torch.Tenso
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """As NumPy takes it, which has no bfloat16."""
+    """The tensor as NumPy takes it, which has no bfloat16."""
     wide = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
     return wide.numpy()
 

@@ -110,7 +110,7 @@ class TorchTraining:
         self._scaler.update()
 
     def gradients(self) -> dict[str, Any]:
-        """By parameter, as they lie in memory, f32 arrays without the loss scale."""
+        """Gradients by parameter, as they lie in memory, f32 arrays without the loss scale."""
         found: dict[str, Any] = {}
         for name in data.layout_of(self.model.network).parts:
             gradient = getattr(self.model, name.replace(".", "_")).grad

@@ -70,7 +70,7 @@ def _on_device(work: TrainingCalls, seed: int, is_checked: bool, is_timed: bool)
 
 
 def losses_and_gradients(device: TrainingDevice) -> tuple[list[float], dict[str, Any]]:
-    """Of training from its start: losses of checks.STEPS steps, gradients of the first."""
+    """The start of training: losses of checks.STEPS steps, gradients of the first."""
     device.reset()
     device.step()
     losses, gradients = [device.loss()], device.gradients()

@@ -53,5 +53,5 @@ def compare_gradients(
 def compare_losses(
     ours: Sequence[float], theirs: Sequence[float], exact: Sequence[float]
 ) -> Comparison:
-    """Those of all steps together."""
+    """The losses of all steps together."""
     return Comparison("losses", error(ours, exact), error(theirs, exact))

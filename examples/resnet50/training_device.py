@@ -115,7 +115,7 @@ class TrainingDevice:
         return seconds_a_launch(self.step), seconds_a_launch(self.launch)
 
     def step_seconds(self) -> dict[str, float]:
-        """Of each step, by name, in a graph with an event after each; it adds about 1 us."""
+        """Seconds of each step, by name, in a graph with an event after each, which adds 1 us."""
         timed = Replay(self.calls[0], self._stream, is_timed=True)
         try:
             rounds: list[list[float]] = []

@@ -26,7 +26,7 @@ NORM_GRADIENTS = ("dscale", "dbias", "factor_g", "factor_y", "offset")
 
 
 class Operation(Protocol):
-    """What a step runs; equal operations share a plan."""
+    """The graph that a step runs; equal operations share a plan."""
 
     @property
     def id(self) -> str: ...

@@ -107,7 +107,7 @@ class HostTraining:
             _viewed(made, form)[...] = array
 
     def inputs(self, step: Step) -> dict[str, Array]:
-        """What a step reads, by tensor, arrays of the tensors' dims."""
+        """The operands of a step, by tensor, arrays of the tensors' dims."""
         names = [tensor.name for tensor in graph_of(step.op, self.n).graph.inputs]
         return {name: _viewed(self._memory(step.values[name]), self.forms[step.op][name])
                 for name in names}  # fmt: skip

@@ -20,7 +20,7 @@ from .training_parameters import Layout, layout_of
 
 
 class Value(NamedTuple):
-    """What a tensor is bound to.
+    """The place that a tensor is bound to.
 
     place: "arena" (memory that is used again), "given" (outside, by name), or a flat buffer of
     all parameters or statistics: "half", "master", "velocity", "gradient", "running", those with

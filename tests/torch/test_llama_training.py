@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
+import dnnc.torch  # noqa: E402
 from examples.llama.__main__ import main  # noqa: E402
 from examples.llama.train_command import trained  # noqa: E402
 
@@ -30,5 +31,5 @@ def test_a_wrong_gradient_is_found(monkeypatch, capsys):
 
 
 def test_losses_fall():
-    found = trained("small", "cpu", 2, 8, 8, 0, scaled_dot_product_attention, torch.float32)
+    found = trained("small", "cpu", 2, 8, 8, 0, dnnc.torch.sdpa, torch.float32)
     assert found.losses[-1] < found.losses[0]

@@ -261,7 +261,8 @@ def descriptor(address: Any, panels: Panels) -> Any:
 
 
 def descriptor_of(address: Any, leading: int, stride: int, row_bytes: int = ROW_BYTES) -> Any:
-    """That of an MN-major tile of rows under the swizzle of as many bytes; of 16, under none.
+    """A descriptor of an MN-major tile of rows under the swizzle of as many bytes; of 16, under
+    none.
 
     leading, stride: bytes from a panel of rows to the next, and from eight of k to the next eight;
     without a swizzle the other way round.

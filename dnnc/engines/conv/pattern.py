@@ -75,7 +75,7 @@ class ConvShape:
         dilation: Sequence[int],
         mode: str,
     ) -> ConvShape:
-        """From the operation's name and attributes; made: dims of its result."""
+        """The shape, from an operation's name and attributes; made: dims of its result."""
         is_gradient, is_turned = op_name == ConvDgrad.op_name, mode == "CONVOLUTION"
         windows = tuple(
             Window(_fixed(taps), *rest)

@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class AxisPhase:
-    """Along one axis.
+    """A phase along one axis.
 
     origin: the first of its pixels.  taps: how many it meets.  first_tap, tap_step: of the filter,
     that which meets the first of the outputs, and to the next one's.  first: that output's number,
@@ -108,7 +108,7 @@ class AxisSpread:
 
     @property
     def window(self) -> Window:
-        """As im2col loads see it: all offsets from the least output on, for a phase's pixels."""
+        """The window as im2col loads see it: all offsets from the least output on, for a phase."""
         post = self.lower + self.more + self.reach
         return Window(self.reach + 1, pre=-self.lower, post=post)
 
@@ -202,7 +202,7 @@ class ChosenPhase:
 
     @property
     def taps(self) -> Number:
-        """That the phase meets; one where it meets none."""
+        """How many taps the phase meets; one where it meets none."""
         found: Number = 1
         for axis in range(len(self.numbers)):
             found = ops.mul(found, self._of(axis, lambda phase: max(1, phase.taps)))

@@ -189,10 +189,10 @@ class PixelLoop:
         return self.start()
 
     def begin(self, thread: Any, threads: int) -> None:
-        """By all consumers: nothing to do."""
+        """Does nothing; all consumers call it."""
 
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-        """By one thread of the producer."""
+        """Loads a tile, by one thread of the producer."""
         tile, kernel, shape = self.tile, self.kernel, self.tile.shape
         first = ops.mul(self.part_of(place.batch), kernel.size(self.steps))
         group = self.group_of(place.batch)

@@ -162,7 +162,7 @@ class PartSums:
         return total
 
     def _with_last(self, total: Any, number: int, at: Sequence[Coordinate], width: int) -> Any:
-        """With a last round's part, where there is one for the lane; else with zeros."""
+        """The sums with a last round's part, where there is one for the lane; else with zeros."""
         left = self.parts - number * self.lanes
         is_there = ops.less(self.lane, left)
         last = self._part(number, at, width, ops.select(is_there, self.lane, 0))
@@ -172,7 +172,7 @@ class PartSums:
     def _added(
         self, total: Any, first: Any, count: int, at: Sequence[Coordinate], width: int
     ) -> Any:
-        """With some rounds' parts, loaded together and added one after the other."""
+        """The sums with some rounds' parts, loaded together and added one after the other."""
         loaded = [self._part(ops.add(first, i), at, width) for i in range(count)]
         for value in loaded:
             total = arith.AddFOp(total, value).result
