@@ -11,7 +11,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.exponentials import RunningSum
-from ...codegen.totals.moments import Shifted, SumWithMoments, start_of
+from ...codegen.totals.moments import Compensated, SumWithMoments, start_of
 from ...codegen.totals.parts import times
 from ...codegen.totals.reduce import Combine
 from ...codegen.walk.fragments import Fragments
@@ -89,7 +89,7 @@ class StreamedGroup(Group):
             return _Plain(op, combine, self.width, is_row)
         walk, at = self.walk.branch(), fragments.at(0)
         first = walk.value(inputs_of(op)[0], at, self.width)
-        return SumWithMoments(op, Shifted(start_of([first], is_row=is_row)), is_row)
+        return SumWithMoments(op, Compensated(start_of([first], is_row=is_row)), is_row)
 
     def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
