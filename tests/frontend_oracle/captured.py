@@ -91,7 +91,7 @@ def _wrapped(recorder: Recorder, method: str, body: Callable[..., Any]) -> Calla
             if is_outer:
                 given = dict(parameters.bind(*args, **kwargs).arguments)
                 given.pop("self")
-                results = made if isinstance(made, list) else [made]
+                results = made if isinstance(made, list | tuple) else [made]
                 told = {
                     name: recorder.told(value, name)
                     for name, value in given.items()

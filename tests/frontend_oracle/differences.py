@@ -126,7 +126,14 @@ ROWS = (
         "Results of operands whose strides are 0: packed here, while all elements along an axis "
         "share one place there.",
         FAULT,
-        ("add/zero_second", "add_virtual/zero_second"),
+        ("add/zero_second", "add_virtual/zero_second", "example/pointwise_58",
+         "example/pointwise_59", "example/pointwise_63"),
+    ),
+    Row(
+        "`Amax_S` and `Amax_O` of `sdpa_fp8` without a data type of their own get that of the "
+        "graph's inputs, FP8. Here they are FLOAT.",
+        FAULT,
+        tuple(f"example/sdpa_fp8_{n}" for n in (0, 1, 2, 3, 5, 6)),
     ),
 )  # fmt: skip
 

@@ -1,9 +1,8 @@
 """Records what cudnn-frontend makes of every case into `recorded.json`.
 
-    python -m tests.frontend_oracle.record          all but attention, which the next one records
-    python -m tests.frontend_oracle.record --sdpa   attention: asks the driver, so it needs a GPU
+    python -m tests.frontend_oracle.record
 
-Both need the wheel nvidia-cudnn-frontend of VERSION and, on the library path, libcudnn,
+It needs no GPU, but the wheel nvidia-cudnn-frontend of VERSION and, on the library path, libcudnn,
 libcudnn_graph and libcudnn_engines_runtime_compiled of a wheel nvidia-cudnn-cu12 or -cu13:
 
     pip download --no-deps nvidia-cudnn-frontend==1.32.0 nvidia-cudnn-cu12==9.19.0.56
@@ -19,21 +18,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from . import captured, methods, random_cases
-from .steps import RECORDED, Module, expand, frontend, inner_graph, recorded, text_of
+from .steps import RECORDED, Module, expand, frontend, inner_graph, text_of
 
 VERSION = "1.32.0"
 CRASH = ["crash", "crash"]  # the step and the kind of what ends the process
-
-
-def is_attention(case: Any) -> bool:
-    """Whether the frontend asks the driver about it."""
-    return any("sdpa" in method for _, method, _ in case["steps"])
 
 
 def every_case() -> dict[str, Any]:
@@ -76,28 +69,20 @@ def _apart(module: Callable[[], Module], case: Any) -> dict[str, Any]:
     return json.loads(text) if text else {"error": CRASH}
 
 
-def record(attention: bool, kept: dict[str, Any]) -> str:
-    """The text of the recorded file; kept: what was recorded, of which the other part stays."""
+def record() -> str:
+    """The text of the recorded file."""
     import cudnn
 
     assert cudnn.__version__ == VERSION, cudnn.__version__
-    cases: dict[str, Any] = {}
-    for name, case in every_case().items():
-        if is_attention(case) == attention:
-            cases[name] = {**case, **outcome(case)}
-        else:
-            before = kept.get(name, {})
-            same = before.get("steps") == case["steps"]
-            cases[name] = before if same else case
+    cases = {name: {**case, **outcome(case)} for name, case in every_case().items()}
     versions = {"frontend": cudnn.__version__, "library": cudnn.backend_version()}
     return text_of(versions, cases)
 
 
-def main(arguments: Sequence[str], path: Path = RECORDED) -> None:
+def main(path: Path = RECORDED) -> None:
     """Writes the file anew."""
-    kept = recorded(path)["cases"] if path.exists() else {}
-    path.write_text(record("--sdpa" in arguments, kept))
+    path.write_text(record())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -118,7 +118,8 @@ def frontend() -> Module:
     import cudnn
 
     def layout(graph: Any, tensor: Any) -> tuple[Any, Any, Any]:
-        lowered = graph._cpp_tensors[tensor.get_uid()]
+        # A graph with attention is lowered by other means, and its tensors know themselves.
+        lowered = graph._cpp_tensors.get(tensor.get_uid(), tensor)
         kind = lowered.get_data_type()
         return list(lowered.get_dim()), list(lowered.get_stride()), kind.name
 
