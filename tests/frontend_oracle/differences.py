@@ -19,7 +19,7 @@ class Row:
     """One difference.
 
     what: as docs say it.  why: "a fault there", "an operation of other devices", "stricter here",
-    or "not here yet".  cases: those of the recorded file that have it.
+    or "cuDNN 9.19 refuses it as well".  cases: those of the recorded file that have it.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Row:
 FAULT = "a fault there"
 DEVICES = "an operation of other devices"
 STRICT = "stricter here"
-YET = "not here yet"
+REFUSED = "cuDNN 9.19 refuses it as well"
 
 ROWS = (
     Row(
@@ -116,11 +116,16 @@ ROWS = (
         ("block_scale_dequantize/rows", "block_scale_quantize/rows"),
     ),
     Row(
-        "`moe_grouped_matmul_bwd`, modes of `moe_grouped_matmul` that "
-        "gather, `concatenate` in place, `padding` of `matmul`.",
-        YET,
-        ("moe_grouped_matmul_bwd/plain",
-         "moe_grouped_matmul/gather", "concatenate/in_place", "matmul/padding"),
+        "`moe_grouped_matmul_bwd`, modes of `moe_grouped_matmul` that gather, and `concatenate` in "
+        "place are inferred there, and refused later, on Hopper.",
+        REFUSED,
+        ("moe_grouped_matmul_bwd/plain", "moe_grouped_matmul/gather", "concatenate/in_place"),
+    ),
+    Row(
+        "`padding` of `matmul` is a keyword of `dnnc.cudnn` alone: it says nothing where no size "
+        "is overridden.",
+        STRICT,
+        ("matmul/padding",),
     ),
     Row(
         "Results of operands whose strides are 0: packed here, while all elements along an axis "
