@@ -172,7 +172,7 @@ def _timed(call: Callable[[], object]) -> Timing:
 
 
 def _timed_by_itself(code: str) -> Timing:
-    """Of code that prints how many seconds went by, in an interpreter of its own."""
+    """Runs code that prints its seconds in a Python process of its own; returns its times."""
     command, worked = [sys.executable, "-c", code], _processor_seconds()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout), _processor_seconds() - worked

@@ -50,7 +50,7 @@ def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, dict[st
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """Of the host, a call, without those that run on the device still."""
+    """Seconds of the host for a call, without waiting for the device."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(CALLS):

@@ -1,4 +1,4 @@
-"""What the heuristics of now would choose of configurations that were timed before."""
+"""Compares the heuristics' choice of today with configurations that were timed before."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _candidates(engine: Engine, case: str, target: Target) -> Sequence[Knobs]:
 
 
 def _first_values(engine: Engine, whole: Fusion, target: Target) -> dict[str, int]:
-    """What a configuration had before a knob was there: for each, what changes nothing."""
+    """The value of each knob that stands for its absence: it changes nothing."""
     plain = {"WARP_SPEC_CFG": 1, "SPLIT_K_SLC": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
     return {k.name: plain.get(k.name, k.values[0]) for k in engine.knobs(whole, target)}
 

@@ -45,7 +45,7 @@ def run_cases(
 
 
 def row_of(case: Case, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """What a results file has of a case."""
+    """A case's row of a results file."""
     return {
         "unit": case.unit,
         "flops": case.flops,

@@ -116,7 +116,7 @@ def kernels_of(output: str) -> list[dict[str, Any]]:
 
 
 def number(text: str) -> float | str:
-    """What ncu wrote, with its commas between thousands, as a number where it is one."""
+    """A field of ncu's table as a number, commas between thousands removed; else its text."""
     try:
         return float(text.replace(",", ""))
     except ValueError:
@@ -164,7 +164,7 @@ def _share(kernel: Mapping[str, Any], key: str) -> str:
 
 
 def _waits(kernel: Mapping[str, Any]) -> list[str]:
-    """What warps wait for, cycles an instruction issued, the most first."""
+    """Reasons for which warps stall, with cycles per issued instruction, the most first."""
     stalls = {key[6:]: kernel[key] for key in kernel if key.startswith("stall_")}
     found = {key: value for key, value in stalls.items() if isinstance(value, float)}
     return [f"{key} {found[key]:.1f}" for key in sorted(found, key=lambda key: -found[key])]

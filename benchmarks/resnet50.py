@@ -55,7 +55,7 @@ def run_layers(n: int, bench: Bench, made: Results) -> None:
 
 
 def _is_pool(op: Operation) -> bool:
-    """What cuDNN's frontend has no graph of in Python."""
+    """Whether the operation is a pooling, for which cuDNN's frontend has no Python graph."""
     return isinstance(op, MaxPool | AveragePool)
 
 
@@ -92,7 +92,7 @@ def _contestants(compile_seconds: float, made: Results) -> dict[str, Contestant]
 
 
 def best_plans(case: Case, made: Results) -> dict[Operation, int | None]:
-    """Of each operation, what its row says is cuDNN's fastest plan."""
+    """The index of cuDNN's fastest plan for each operation, as its row says."""
     found: dict[Operation, int | None] = {}
     for op in case.p["network"].operations:
         row = made.rows.get(resnet50_cases.layer_id(op, case.p["n"]), {"columns": {}})

@@ -166,7 +166,7 @@ def markdown(data: Mapping[str, Any], match: str = "") -> str:
 
 
 def device_line(meta: Mapping[str, Any]) -> str:
-    """What was measured on, with what, when."""
+    """The device, the versions and the date of a measurement."""
     return (
         f"{meta['device']}, {meta['multiprocessors']} SMs, driver {meta['driver']}, "
         f"CUDA {meta['cuda']}, torch {meta['torch']}, cuDNN {meta.get('cudnn')} "
@@ -249,7 +249,7 @@ def _cells_beside(row: Mapping[str, Any], mode: str) -> list[str]:
 
 
 def _group(name: str) -> str:
-    """What a case shares with others that differ in sizes: type/operation, and a layout."""
+    """The part of a case's name without its sizes: type/operation, and a layout."""
     _, dtype, operation, _, *layout = name.split("/")
     return "/".join([dtype, operation, *layout])
 

@@ -112,7 +112,7 @@ def _compile(case: Case, choices: Sequence[Choice], bench: Bench) -> None:
 
 
 def times(case: Case, choices: Sequence[Choice], bench: Bench) -> list[dict[str, Any]] | None:
-    """Of each choice the knobs, seconds and registers, or the error; in their order.
+    """Knobs, seconds and registers of each choice, or its error, in the order of the choices.
 
     None where the case itself fails.
     """

@@ -58,7 +58,7 @@ FEW_LAYERS = 2
 
 @dataclass(frozen=True)
 class Settings:
-    """What one run of the demo does.
+    """Settings of one run of the demo.
 
     layers: of the encoder, None for all.  pairs: of sentences.  stage_lines: of each stage, None
     for all.

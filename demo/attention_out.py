@@ -1,4 +1,4 @@
-"""What follows a transformer's attention: y = layer_norm(x @ w + b + residual).
+"""The layer after a transformer's attention: y = layer_norm(x @ w + b + residual).
 
 dnnc compile demo/attention_out.py --target sm_80,sm_90a
 """

@@ -70,7 +70,7 @@ def _sums(graph: str, inputs: Mapping[str, Array]) -> tuple[int, Array, Array]:
 
 
 def _norm_terms(added: Array, size: Array, inputs: Mapping[str, Array]) -> Array:
-    """What the layer norm of a sum is made of: its terms, their mean, and the bias.
+    """Magnitudes that the layer norm of a sum adds: its terms, their mean, and the bias.
 
     added [rows, columns]: the sum.  size: of its terms' magnitudes.
     """

@@ -77,7 +77,7 @@ class Forward:
             bound()
 
     def value(self, name: str) -> Array:
-        """What a step has made, rows of bits."""
+        """A step's output, rows of bits."""
         found = np.empty(self._shapes[name], _BITS)
         driver.download(found, self._places[name])
         return found
@@ -98,5 +98,5 @@ class Forward:
         return self.value(VECTORS)
 
     def seconds(self) -> float:
-        """Of all steps together, launched one by one by the host."""
+        """Seconds of all steps together, launched one by one by the host."""
         return device.seconds_a_launch(self.launch)

@@ -61,7 +61,7 @@ def attention(q: Array, k: Array, v: Array, sentence: Array) -> Array:
 
 
 def exact(graph: str, inputs: Mapping[str, Array]) -> Array:
-    """What a graph makes of numbers, in float64; inputs as `Step.inputs` gives them."""
+    """A graph's exact output, in float64; inputs as `Step.inputs` gives them."""
     given = {name: np.asarray(array, np.float64) for name, array in inputs.items()}
     match graph:
         case "embeddings":

@@ -1,4 +1,4 @@
-"""What the demo reads: pairs of sentences that say nearly the same in other words."""
+"""Sentences that the demo reads: pairs that say nearly the same in other words."""
 
 PAIRS = (
     (

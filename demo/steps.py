@@ -68,7 +68,7 @@ class Batch:
         return self.sizes["tokens"]
 
     def rounded(self, dtype: str) -> Batch:
-        """The same in 16 bits."""
+        """This batch with its parameters and values in 16 bits."""
         steps = [replace(step, parameters=_rounded(step.parameters, dtype)) for step in self.steps]
         return Batch(dtype, steps, _rounded(self.values, dtype), self.sizes)
 

@@ -25,7 +25,7 @@ def api() -> Any:
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """What a function of the driver gives; an error of it is a DnncError."""
+    """Calls a function of the driver and returns its value; its error is a DnncError."""
     result, *values = getattr(api(), name)(*arguments)
     if int(result):
         raise DnncError(Status.EXECUTION_FAILED_CUDA_DRIVER, f"{name} failed: {result}")
@@ -60,7 +60,7 @@ class Replay:
         call("cuGraphLaunch", self._executable, self._stream)
 
     def seconds(self) -> list[float]:
-        """What each call took on the device in the last launch, which has ended."""
+        """Seconds of each call on the device in the last launch, which has ended."""
         pairs = zip(self._events, self._events[1:], strict=False)
         return [call("cuEventElapsedTime", start, end) / 1e3 for start, end in pairs]
 

@@ -172,7 +172,7 @@ def far(p, s):
 
 
 def far_mask(rows, columns, low):
-    """Of `far`: causal, a row that sees nothing, and one of which no score is masked."""
+    """The mask of `far`: causal, with a row that sees nothing and a row that sees everything."""
     mask = np.where(np.arange(columns) > np.arange(rows)[:, None], low, 0)
     mask[3], mask[rows // 2] = low, 0
     return mask
@@ -236,8 +236,7 @@ def paged(
 
 
 def paged_inputs(g, blocks, lengths, block, queries=(40, 13)):
-    """Of `paged`; what tables say past the lengths, and rows of blocks that nobody has, are no
-    numbers."""
+    """Inputs of `paged`.  Tables past the lengths are out of range; unused blocks hold NaN."""
     graph = g.graph.finalize()
     given = random_inputs(graph, {})
     rng, tables = np.random.default_rng(1), {}

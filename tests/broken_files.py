@@ -202,8 +202,8 @@ def treated(path):
 
 
 def outcome(text, suffix):
-    """What becomes of a file in a process of its own: "done", "refused", "ended by SIGNAL", or a
-    trace of what went wrong."""
+    """Compiles a file in a process of its own; returns "done", "refused", "ended by SIGNAL", or a
+    traceback."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"broken{suffix}")
         path.write_bytes(text.encode(errors="surrogatepass"))

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options, hooks and fixtures of all tests."""
 
 import gc
 import os
@@ -69,7 +69,7 @@ def pytest_runtest_protocol(item):
 
 
 def _assembler_of(item):
-    """What stands for the assembler in a test; None: nothing does."""
+    """The function that replaces the assembler in a test; None: nothing does."""
     is_wanted = any(map(item.config.getoption, ("--assemble", "--sass")))
     if is_wanted or item.get_closest_marker("assembled") or not item.nodeid.startswith(INTERPRETED):
         return None

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def place(i, j, n):
-    """Of element (i, j) of a matrix of n columns, in elements from the matrix's first."""
+    """The offset of element (i, j) in a matrix of n columns, in elements from its first."""
     tile = (i // 16) * (n // 16) + j // 16
     lane = (i % 8) * 4 + (j % 8) // 2
     return tile * 256 + lane * 8 + (i % 16 // 8) * 4 + (j % 16 // 8) * 2 + j % 2

@@ -42,7 +42,7 @@ def units_on_the_way(graph):
 
 
 def assert_statistics_close(given, wanted, maxima, keys, *, is_sum):
-    """Of rows.
+    """Asserts that statistics of rows are as close as their rounding allows.
 
     A sum is of exponentials relative to a product by log2(e) that is rounded, half a unit of f32 of
     it: that is off by 2^-24 of the maximum.  So is its logarithm; the maximum and it are rounded by
@@ -62,7 +62,7 @@ def assert_statistics_close(given, wanted, maxima, keys, *, is_sum):
 
 
 def maxima_of(graph, inputs, sizes, tensor):
-    """What exponentials of each row are relative to."""
+    """The maximum of each row, which its exponentials are relative to."""
     for step in single_steps(graph, inputs, sizes=sizes):
         for result, exact, _ in step.results:
             if result is tensor:

@@ -58,7 +58,7 @@ class SmallAttention:
         return self._flag(self.g.logical_and(a, b, compute_data_type="BOOLEAN"))
 
     def _masked(self, p, is_padded, is_causal):
-        """Of indices in FLOAT, by a number that is given at execution."""
+        """Masks scores by indices in FLOAT; the masked score is given at execution."""
         g = self.g
         row, column = (g.gen_index(p, axis=axis).set_data_type("FLOAT") for axis in (2, 3))
         conditions = []

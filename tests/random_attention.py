@@ -216,7 +216,7 @@ class Attention(Tensors):
         return self.k_rows.loaded(dims[1], dims[3], name, dtype)
 
     def numbers(self, name: str) -> Callable[[Any, tuple[int, ...]], Any]:
-        """What draws queries, keys or values that are looked up, by their name."""
+        """A function that draws the queries, keys or values of that name."""
         return lambda rng, shape: rng.uniform(-2, 2, shape)
 
     def _product(self, a: Any, b: Any) -> Any:
@@ -234,7 +234,7 @@ class Attention(Tensors):
         return self.g.mul(x, factor).set_data_type(self.random.choice((self.io, "f32")))
 
     def _size(self) -> float:
-        """Of the scale."""
+        """The magnitude of the scale."""
         return self.spread / (1.3 * math.sqrt(self.depth))
 
     def _scaled(self, s: Any) -> Any:

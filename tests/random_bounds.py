@@ -1,4 +1,4 @@
-"""What a correct plan may give: the reference of a graph, with bounds around every element.
+"""Bounds of what a correct plan may give: the reference of a graph, a box around every element.
 
 Each tensor has a box: the reference's own values, and the lowest and highest value that rounding
 on the way can lead to.  An operation is evaluated at the corners of its operands' boxes, its own
@@ -435,7 +435,7 @@ def _product(op: Reduction, x: Box, mid: Array, wild: Array) -> Box:
 
 
 def violations(graph: Any, boxes: Mapping[int, Box], actual: Mapping[int, Array]) -> list[str]:
-    """What is wrong with the outputs of a plan; empty if nothing is."""
+    """Errors in the outputs of a plan, as texts; empty if there are none."""
     found: list[str] = []
     for tensor in graph.outputs:
         box, given = boxes[tensor.uid], np.asarray(actual[tensor.uid])

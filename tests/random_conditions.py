@@ -14,7 +14,7 @@ from tests.random_tensors import Tensors
 
 
 def drawn_condition(p: Tensors, s: Any, joints: int) -> Any:
-    """Of scores s.  joints: of conditions, at most."""
+    """A random condition on scores s.  joints: conditions that it joins, at most."""
     if joints == 0:
         return p.random.choice(_ATOMS)(p, s)
     kind = p.random.choice(("and", "and", "or", "or", "not"))
@@ -52,14 +52,14 @@ def _window(p: Tensors, s: Any) -> Any:
 
 
 def _edge(p: Tensors, s: Any) -> Any:
-    """Of columns, or of rows, at a number."""
+    """A comparison of columns, or of rows, with a number."""
     index, size = p.random.choice(((p.column, p.keys), (p.row, p.queries)))
     names = ("lt", "lt", "ge", "gt", "le", "eq", "neq")
     return _compared(p, index(s), p.random.randint(0, size), names)
 
 
 def _counted(p: Tensors, s: Any) -> Any:
-    """Of columns, or of rows, at a number of each entry of the batch."""
+    """A comparison of columns, or of rows, with a number for each entry of the batch."""
     index, size = p.random.choice(((p.column, p.keys), (p.column, p.keys), (p.row, p.queries)))
     dims = [*p.broadcast(p.dims[:-2]), 1, 1]
     made = p.g.tensor(dims, name=p.new_name(), data_type="INT32")
@@ -107,7 +107,7 @@ def _loaded(p: Tensors, s: Any) -> Any:
 
 
 def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
-    """Of documents: along the axis that has several elements, never falling."""
+    """Document numbers: never falling along the axis that has several elements."""
     found = rng.integers(0, 4, shape)
     return np.sort(np.sort(found, axis=-1), axis=-2)
 

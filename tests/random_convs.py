@@ -23,7 +23,7 @@ _LAYOUTS = ("last", "last", "first", "channel gaps", "row gaps")
 
 @dataclass(frozen=True)
 class Surface:
-    """What an engine takes.
+    """Convolutions that an engine takes.
 
     types: of X and W.  mixes: whether W may have another one.  channels: of a group.
     groups, outputs: theirs, and output channels of each.
@@ -219,7 +219,7 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
 
 
 def _filter_type(random: Random, surface: Surface, io: Any, target: str) -> Any:
-    """Of W: X's, or one that it is multiplied with all the same."""
+    """The type of W: that of X, or another that the engine multiplies with it."""
     if not surface.mixes or random.random() >= 0.25:
         return io
     found = [dtypes.f16, dtypes.bf16]
@@ -232,7 +232,7 @@ def _filter_type(random: Random, surface: Surface, io: Any, target: str) -> Any:
 
 
 def _before(random: Random, surface: Surface, *, is_integer: bool) -> str:
-    """What comes before: "", work, or _CASTS, work on elements of any type."""
+    """The work before the convolution: "", "work", or _CASTS, work on elements of any type."""
     if surface.before == "nothing" or is_integer or random.random() >= 0.4:
         return ""
     return _CASTS if surface.before == "channels" else "work"

@@ -35,7 +35,7 @@ def product(seed: int) -> Any:
 
 
 def _operand(random: Random, g: Any, dims: list[int]) -> Any:
-    """Of any layout, or computed: a transpose, scaled, or of another type."""
+    """An operand of any layout, or computed: a transpose, scaled, or of another type."""
     *batch, rows, columns = dims
     way = random.choice(("rows", "rows", "columns", "transposed", "scaled", "cast"))
     if way == "transposed":

@@ -1348,7 +1348,7 @@ def _depth(builder: Builder) -> Expr:
 
 
 def _tiled_factors(builder: Builder, *, whole: bool = False) -> tuple[Factor, Factor]:
-    """What makes A and what makes B; whole: no batch of theirs is broadcast.
+    """Functions that make A and B; whole: no batch of theirs is broadcast.
 
     Now and then, of such as consumers can compute in their registers: one comes by TMA, the
     other is computed of narrow elements that do, with k contiguous.

@@ -278,7 +278,7 @@ class Trial:
         self.seconds = Counter()
 
     def step(self, name, function):
-        """What a step gives; None after a DnncError, which has to say what is wrong."""
+        """The result of a step; None after a DnncError, which has to say what is wrong."""
         began = time.process_time()
         error = None
         try:

@@ -21,7 +21,7 @@ _GARBAGE = -12345  # in a table, past a length
 
 
 class Drawing(Protocol):
-    """What `Sequences` need of the graph that grows."""
+    """The members that `Sequences` uses of the graph that grows."""
 
     g: Any
     random: Random
@@ -82,7 +82,7 @@ class Sequences:
         return made.set_dim([self.batch, heads, self.most, elements])
 
     def stored(self, x: Any, heads: Any, elements: int, name: str) -> Any:
-        """The same as an output."""
+        """The tensor x, packed and stored as an output."""
         dims = [1, heads, self.rows, elements]
         strides = self.p.strides(dims)
         offset = self._offset_of(strides[2], name)

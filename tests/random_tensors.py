@@ -10,7 +10,7 @@ from tests.attention_graphs import Pattern
 
 
 class Tensors(Pattern):
-    """Those that are drawn so far; `Pattern` has the pieces of the graph.
+    """Tensors that are drawn so far; `Pattern` has the pieces of the graph.
 
     sizes: of its symbols.  values: name of an input -> what draws it.  unit: of gaps, in elements.
     dims: of the scores.  queries, keys: of a head.

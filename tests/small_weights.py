@@ -1,4 +1,4 @@
-"""What rounding small weights of an attention may cost its results: `costs(graph, inputs, sizes)`.
+"""Errors that rounding small weights of attention may cause: `costs(graph, inputs, sizes)`.
 
 A type has a smallest normal number, and below it one step.  A kernel rounds exponentials of
 distances from a row's largest score, e times 2^lift, to the type of the values; a graph may round
@@ -43,7 +43,7 @@ def costs(graph, inputs, sizes, factor=1.0):
 
 
 def without(costs, actual, expected):
-    """What is left of the differences from `expected`, added to it, once costs are taken off."""
+    """Results whose differences from `expected` are reduced by the costs."""
     if costs is None:
         return actual
     with np.errstate(invalid="ignore"):
@@ -53,7 +53,7 @@ def without(costs, actual, expected):
 
 
 def _of_product(step, exact, factor):
-    """Of P V: of the kernel's rounding, and of the graph's."""
+    """Costs of P V: of the kernel's rounding, and of the graph's."""
     weights, values = step.op.operands
     lift = 0
     if values.type.is_fp8:
@@ -74,7 +74,7 @@ def _off(size, type_, unit):
 
 
 def _carried(step, found):
-    """What it becomes where work on the result goes on."""
+    """The costs after an operation on the result."""
     op = step.op
     at = next((i for i, tensor in enumerate(op.operands) if tensor in found), None)
     if at is None:

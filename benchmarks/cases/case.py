@@ -1,4 +1,4 @@
-"""What a case is, and what follows from its sizes.
+"""A case, and the bytes and operations that follow from its sizes.
 
 Bytes count each large input and output once; floating-point operations are those of the
 definition.
@@ -47,7 +47,7 @@ class Case:
 
 
 def unit(flops: float, bytes_: float) -> str:
-    """What a table shows of a product: what it is bound by."""
+    """The unit in which a table shows a case: that of the resource which bounds it."""
     return "TFLOP/s" if flops >= _ARITHMETIC_BOUND * bytes_ else "GB/s"
 
 

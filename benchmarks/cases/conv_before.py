@@ -23,7 +23,7 @@ _ROW_STEP = 3  # of y's rows that are computed exactly
 
 
 def conv_before(dtype: str, outputs: str, shape: ConvShape) -> Case:
-    """Of f16 or bf16, two spatial dims, channels last."""
+    """A case of f16 or bf16 with two spatial dims, channels last."""
     if dtype not in ("fp16", "bf16") or outputs not in OUTPUTS or shape.rank != 2:
         raise ValueError(f"no conv_before case {outputs!r} of {dtype!r}, {shape}")
     p = {"dtype": dtype, "outputs": outputs, "shape": shape, "sums": OPERANDS[dtype].sums}

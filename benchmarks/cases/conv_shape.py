@@ -59,7 +59,7 @@ class ConvShape:
 
     @property
     def rank(self) -> int:
-        """Of the image: 2 or 3."""
+        """Spatial dims of the image: 2 or 3."""
         return len(self.image)
 
     @property
@@ -106,7 +106,7 @@ class ConvShape:
         return self._sizes(self.n, self.k, self.y_image)
 
     def channels(self, count: int) -> Sizes:
-        """Of a number for each channel of y, or of one for all."""
+        """Sizes of a tensor with a number for each channel of y, or one for all."""
         return self._sizes(1, count, (1,) * self.rank)
 
     def _sizes(self, n: int, c: int, image: tuple[int, ...]) -> Sizes:

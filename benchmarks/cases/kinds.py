@@ -44,7 +44,7 @@ class Operands:
 
     @property
     def scale(self) -> str:
-        """Of what results are scaled by and biased with."""
+        """The type of scales and biases."""
         return self.a if self.a in ("bf16", "fp16") else "fp32"
 
 
@@ -72,7 +72,7 @@ def torch_type(name: str) -> torch.dtype:
 
 
 def bytes_of(name: str) -> int:
-    """Of one element of a type."""
+    """Bytes of one element of a type."""
     return _TYPES[name][1]
 
 

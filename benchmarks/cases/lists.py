@@ -94,7 +94,7 @@ RELAID_IMAGES = ((128, 56, 56, 256), (32, 112, 112, 64), (128, 14, 14, 1024), (1
 
 
 def all_cases() -> list[Case]:
-    """What docs/performance/portable.md shows."""
+    """The cases that docs/performance/portable.md shows."""
     found = [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in BIASED]
     found += [matmul("fp16", epilogue, *sizes) for sizes in MATMUL_SIZES[:2] for epilogue in BIASED]
     found += [matmul("int8", "none", *sizes) for sizes in MATMUL_SIZES[:2]]
@@ -149,7 +149,7 @@ def epilogues() -> list[Case]:
 
 
 def fused() -> list[Case]:
-    """What one launch of engine matmul_sm90 does around and among products.
+    """Work around and among products that takes engine matmul_sm90 one launch.
 
     Beside a product by expert stands the plain one of as many operations.
     """
@@ -172,7 +172,7 @@ def rows() -> list[Case]:
 
 
 def memory() -> list[Case]:
-    """What is bound by memory, after streaming kernels of three sizes and reductions of 1 GiB."""
+    """Cases bound by memory, after streaming kernels of three sizes and reductions of 1 GiB."""
     found = [add(8192, columns) for columns in (1024, 4096, 16384)]
     found += [bias_gelu(8192, columns) for columns in (4096, 16384)]
     found += [large_squares(65536, 8192, axes) for axes in AXES]

@@ -65,7 +65,7 @@ def paged_of(id_: str) -> Case:
 
 
 def _make(p: dict[str, Any]) -> Buffers:
-    """The same order of pages in every set of buffers, another one for values than for keys."""
+    """Buffers of paged attention: keys in one order of pages, values in another, in every set."""
     b, h, d, page = p["b"], p["h"], p["d"], p["page"]
     pages = p["s"] // page
     draw = torch.Generator().manual_seed(p["s"])

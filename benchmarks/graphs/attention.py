@@ -148,7 +148,7 @@ def _of_sdpa(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple
 
 
 def _score_mod(made: Graph, p: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
-    """What it uses is made first: the function runs while the graph is lowered."""
+    """The function that modifies scores.  Its tensors are made first: it runs during lowering."""
     kind = made.library.data_type
     low = made.number(_CUDNN_LOW, 4)
     cap = made.number(float(p["softcap"]), 4) if p["softcap"] else None

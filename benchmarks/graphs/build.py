@@ -45,7 +45,7 @@ class Graph:
         return getattr(self.library.data_type, name)
 
     def sums(self, name: str) -> Any:
-        """What a product computes in; f32 where the library has no mode of fewer bits."""
+        """The compute type of a product; f32 where the library has no narrower one."""
         return self.type(name if hasattr(self.library.data_type, name) else "FLOAT")
 
     def sums_type(self, name: str) -> Any:
@@ -97,7 +97,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
 
 
 def options(library: Any) -> dict[str, Any]:
-    """What a pygraph is made with."""
+    """Arguments of pygraph: its data types."""
     kind = library.data_type
     return {
         "io_data_type": kind.BFLOAT16,

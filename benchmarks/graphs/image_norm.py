@@ -33,7 +33,7 @@ def output(made: Graph, name: str, tensor: Any, sizes: Sizes, dtype: str = "bf16
 
 
 def _sizes(p: Mapping[str, Any], layout: Layout = image) -> tuple[Sizes, Sizes]:
-    """Of the image, and of a number of each channel."""
+    """Sizes of the image, and of a tensor with a number for each channel."""
     return layout(p["n"], p["h"], p["w"], p["c"]), image(1, 1, 1, p["c"])
 
 

@@ -28,13 +28,13 @@ def pooled(extent: int, pool: tuple[int, int, int]) -> int:
 
 
 def _images(p: Mapping[str, Any], pool: tuple[int, int, int]) -> tuple[Sizes, Sizes]:
-    """Of the large image and of the pooled one."""
+    """Sizes of the large image and of the pooled one."""
     n, h, w, c = p["n"], p["h"], p["w"], p["c"]
     return image(n, h, w, c), image(n, pooled(h, pool), pooled(w, pool), c)
 
 
 def _windows(made: Graph, pool: tuple[int, int, int], mode: str, padding: str) -> dict[str, Any]:
-    """What a resample and its gradient are called with."""
+    """Arguments of a resample and of its gradient."""
     window, stride, around = pool
     return {
         "resample_mode": getattr(made.library.resample_mode, mode),

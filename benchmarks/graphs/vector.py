@@ -23,7 +23,7 @@ def dims_of(p: Mapping[str, int]) -> list[int]:
 
 
 def strides_of(layout: str, p: Mapping[str, int]) -> list[int]:
-    """Of these axes, in elements."""
+    """Strides of the layout's axes, in elements."""
     pixels, w = p["h"] * p["w"], p["w"]
     # Elements from one channel of a vector, and from one pixel, to the next.
     channel, pixel = {"nchw": (pixels, 1), "nchw4": (1, 4), "nchw32": (1, 32)}[layout]

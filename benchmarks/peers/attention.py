@@ -37,7 +37,7 @@ def backends(case: Case) -> dict[str, Call]:
 
 
 def flash(case: Case) -> Call:
-    """What `scaled_dot_product_attention` calls under SDPBackend.FLASH_ATTENTION."""
+    """The call that `scaled_dot_product_attention` makes under SDPBackend.FLASH_ATTENTION."""
     is_causal = bool(case.p["causal"])
     run = torch.ops.aten._scaled_dot_product_flash_attention
     return lambda s: run(s["q"], s["k"], s["v"], 0.0, is_causal)[:2]
@@ -65,7 +65,7 @@ def gradient(case: Case, backend: str) -> Call:
 
 
 def flash_of_packed(case: Case) -> Call:
-    """What `torch.nn.attention.varlen.varlen_attn` calls: tensors [t, h, d], stats [h, t]."""
+    """The call that `torch.nn.attention.varlen.varlen_attn` makes: [t, h, d], stats [h, t]."""
     run, longest = torch.ops.aten._flash_attention_forward, max(case.p["lengths"])
 
     def call(s: Buffers) -> Any:
@@ -78,7 +78,7 @@ def flash_of_packed(case: Case) -> Call:
 
 
 def of_cudnn(case: Case) -> Call:
-    """The same under SDPBackend.CUDNN_ATTENTION."""
+    """The call that `scaled_dot_product_attention` makes under SDPBackend.CUDNN_ATTENTION."""
     is_causal = bool(case.p["causal"])
     run = torch.ops.aten._scaled_dot_product_cudnn_attention
     return lambda s: run(s["q"], s["k"], s["v"], None, True, 0.0, is_causal)[:2]

@@ -1,4 +1,4 @@
-"""What is compared: dnnc, cuDNN through its frontend, and torch.
+"""The contestants: dnnc, cuDNN through its frontend, and torch.
 
 Each takes (case, buffer sets, bench) and gives {column: (launch, information)}; launch(i) works
 on buffer set i, and writes the outputs or returns them.
@@ -37,7 +37,7 @@ TUNE_SECONDS = 4.0
 
 @dataclass
 class Bench:
-    """What contestants run with.
+    """Settings and processes that contestants run with.
 
     tune_seconds: for the search of cuDNN's best plan, of cases that cudnn_plans lacks.
     modes: of `timing.MODES`; the first is judged, others stand beside.

@@ -135,5 +135,5 @@ def _quick_seconds(captured: timing.Captured, found: Sequence[tuple[float, Any, 
 
 
 def read_winners(path: Path | None) -> Winners:
-    """What `cudnn-plans` wrote; empty without a path."""
+    """The fastest plans that `cudnn-plans` wrote; empty without a path."""
     return json.loads(path.read_text())["rows"] if path else {}

@@ -96,7 +96,7 @@ class _Workers:
                 yield self._at[pipe], self._row(pipe, "" if ready else "hung")
 
     def _row(self, pipe: Any, why: str) -> dict[str, Any]:
-        """What a process found, and the next case for it; or why there is nothing, and another."""
+        """The row that a process found, or the reason why it has none; gives work to the next."""
         del self._at[pipe]
         try:
             row = {"error": why} if why else pipe.recv()

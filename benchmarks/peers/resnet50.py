@@ -189,7 +189,7 @@ class _Plan:
 
 
 class _Values:
-    """What layers pass on, in an arena as ours."""
+    """The values that layers pass on, in an arena planned as dnnc's."""
 
     def __init__(self, network: Network, n: int):
         self._n = n

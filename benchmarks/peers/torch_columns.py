@@ -1,4 +1,4 @@
-"""What torch makes of a case: eager, cuBLASLt's fused epilogues, and inductor."""
+"""Torch's columns of a case: eager, cuBLASLt's fused epilogues, and inductor."""
 
 from __future__ import annotations
 

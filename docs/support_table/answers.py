@@ -1,4 +1,4 @@
-"""What the engines say of graphs."""
+"""Answers of the engines about graphs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def runs(name: str) -> bool:
 
 
 def engines_of_operation(name: str) -> str:
-    """Those that take an example whole, or else those of its parts."""
+    """Engines that take an example whole, or else those of its parts."""
     graphs = graphs_of_operation(name)
     if is_taken(graphs) or not engines_of_parts(name):
         return engines_text(graphs)

@@ -28,7 +28,7 @@ class LinkedTest:
 
     @property
     def kind(self) -> str:
-        """What it does: run, interpreted, assembled, refused; graph where no engine has a part."""
+        """The kind: run, interpreted, assembled, refused; graph where no engine has a part."""
         name = f"{self.path}::{self.function}"
         return next((kind for start, kind in _KINDS if name.startswith(start)), "graph")
 

@@ -98,7 +98,7 @@ def _sizes(text: str) -> tuple[int, int]:
 
 
 def phases(given: argparse.Namespace) -> list[Phase]:
-    """What a command line of `build` asks for."""
+    """The phases that a command line of `build` asks for."""
     model, is_default = model_of(given.model), not (given.prefill or given.decode)
     prefill, decode = (PREFILL, DECODE) if is_default else (given.prefill, given.decode)
     return [

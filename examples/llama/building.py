@@ -71,6 +71,6 @@ def rows(built: Built, phase: Phase, target: str) -> list[tuple[object, ...]]:
 
 
 def engines(plan: Plan) -> str:
-    """What the first target takes; several launches are joined by +."""
+    """Engines of the first target's launches, joined by +."""
     program = plan.programs[0]
     return "+".join(fusion.engine for fusion in program.fusions)

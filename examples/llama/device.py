@@ -28,7 +28,7 @@ _TIMED_ROUNDS = 9
 
 @dataclass(frozen=True)
 class Call:
-    """What a step's plan is bound to."""
+    """A step's plan with the pointers and the workspace that it is bound to."""
 
     plan: ExecutionPlan
     pack: Mapping[str, int]
@@ -70,7 +70,7 @@ class Copies:
         return found
 
     def bind(self) -> Callable[[], None]:
-        """What copies, one after the other."""
+        """A function that makes the copies, one after the other."""
         parameters = self._parameters()
 
         def copy() -> None:
@@ -183,7 +183,7 @@ class Device:
         return found
 
     def replayed_output(self) -> Array:
-        """What one CUDA graph of all steps makes."""
+        """The output of one CUDA graph of all steps."""
         replay = Replay(self.calls)
         try:
             return self.output(replay)
@@ -191,7 +191,7 @@ class Device:
             replay.close()
 
     def times(self) -> Times:
-        """Of passes one after the other, with what is in the caches then."""
+        """Times of passes one after the other, caches as the pass before left them."""
         replay, timed = Replay(self.calls), Replay(self.calls, is_timed=True)
         try:
             launched, replayed = seconds_a_launch(self.launch), seconds_a_launch(replay)

@@ -39,7 +39,7 @@ class Model:
 
     @property
     def rotated_heads(self) -> int:
-        """Of queries and keys."""
+        """Heads of queries and keys."""
         return self.heads + self.kv_heads
 
     @property
@@ -48,7 +48,7 @@ class Model:
 
     @property
     def qkv_columns(self) -> int:
-        """Of queries' heads, then keys', then values'."""
+        """Columns of queries' heads, then keys', then values'."""
         return self.rotated_columns + self.kv_heads * self.head_size
 
     @cached_property
@@ -161,7 +161,7 @@ class Phase:
 
     @property
     def pages(self) -> int:
-        """Of a sequence."""
+        """Pages of a sequence."""
         return self.keys // self.block
 
     # ---- values
@@ -267,7 +267,7 @@ class Phase:
 
     @cached_property
     def _flops(self) -> dict[str, float]:
-        """Of the whole batch, by graph; where tokens see earlier ones alone, of those."""
+        """Operations of the whole batch, by graph; causal attention counts visible keys only."""
         m, tokens = self.model, self.tokens
         products = {
             "qkv": m.hidden * m.qkv_columns,

@@ -1,4 +1,4 @@
-"""What the steps should give, in float64, by NumPy or by torch; and how far off results may be.
+"""Expected results of the steps in float64, by NumPy or by torch, and bounds of their errors.
 
 Tensors are the graphs' own, by their names; error = ||y - exact|| / ||exact|| (docs/numerics.md).
 """
@@ -43,7 +43,7 @@ def judged(y: Array, exact: Array, bound: float, library: Any) -> Verdict:
 
 
 def bound_of(phase: Phase, graph: str) -> float:
-    """Of a step's outputs, given its inputs.
+    """The largest error of a step's outputs, given its inputs.
 
     A unit of bf16: what f32 sums lose beside it is less than the half of it that no rounding to
     nearest needs.  Attention rounds its weights too.  Angles are f32, off by what multiplying a
@@ -57,7 +57,7 @@ def bound_of(phase: Phase, graph: str) -> float:
 
 
 def layer_bound(phase: Phase) -> float:
-    """Of the layer's output: every step rounds, independently."""
+    """The largest error of the layer's output: every step rounds, independently."""
     return UNIT * len(phase.steps) ** 0.5
 
 
@@ -68,7 +68,7 @@ class Exact:
         self.phase, self.library = phase, library
 
     def outputs(self, graph: str, given: Mapping[str, Array]) -> dict[str, Array]:
-        """What a graph makes, by its outputs' names."""
+        """A graph's outputs, by name."""
         match graph:
             case "angles":
                 angle = given["positions"] * given["frequencies"]

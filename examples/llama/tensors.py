@@ -78,7 +78,7 @@ def _lengths(phase: Phase, seed: int) -> Array:
 
 
 def _positions(phase: Phase, seed: int) -> Array:
-    """Of the tokens in their sequences."""
+    """Positions of the tokens in their sequences."""
     if phase.is_decode:
         return _lengths(phase, seed) - 1
     return np.tile(np.arange(phase.keys, dtype=np.int32), phase.batch)
@@ -109,9 +109,10 @@ def _cache(phase: Phase, seed: int, name: str) -> Array:
 
 
 def copies(phase: Phase, step: Append, values: Mapping[str, Array]) -> list[tuple[int, int]]:
-    """Of each sequence: the element at which its new token's keys (or values) begin in the source,
-    and that at which the cache takes its first head's; its other heads follow, one every
-    `block` tokens.  values: lengths and table."""
+    """Where each sequence's new keys (or values) are copied from and to, as elements.
+
+    The source has its new token from the first element on; the cache takes its first head at the
+    second, its other heads follow, one every `block` tokens.  values: lengths and table."""
     m, size = phase.model, phase.model.head_size
     table = values["table"].reshape(phase.batch, -1)
     found: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""What a step multiplies and moves."""
+"""Operations and bytes of a step."""
 
 from __future__ import annotations
 

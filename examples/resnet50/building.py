@@ -40,7 +40,7 @@ class Compiled:
 
     @property
     def engine(self) -> str:
-        """What the first target takes for so many images; several launches are joined by +."""
+        """Engines of the first target's launches, joined by +."""
         return "+".join(name for name, _ in self._choices)
 
     @property
@@ -63,7 +63,7 @@ class Compiled:
 
 
 def parts(network: Network, batches: Sequence[Batch]) -> list[tuple[Operation, Batch, int]]:
-    """What has to be compiled: each operation with each batch once, and how many layers have it."""
+    """Each operation with each batch, once, and the number of layers that share its plan."""
     counted = network.operations.items()
     return [(op, n, layers) for n in batches for op, layers in counted]
 

@@ -36,7 +36,7 @@ class Arithmetic(Protocol):
     what: str
 
     def layer(self, op: Operation, x: Array, w: Array, bias: Array, residual: Array) -> Array:
-        """What an operation gives, not rounded; None for what it does not have."""
+        """The result of an operation, not rounded; operands that it does not have are None."""
         ...
 
 
@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def share(self) -> float:
-        """Of what is allowed."""
+        """The error as a share of what is allowed."""
         return max(self.error / self.bound, self.element_error / (8 * self.bound))
 
     @property

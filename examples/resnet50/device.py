@@ -87,7 +87,7 @@ class Device:
         return found
 
     def replayed_logits(self) -> Array:
-        """What one CUDA graph of all layers writes."""
+        """The logits that one CUDA graph of all layers writes."""
         replay = Replay(self.calls)
         try:
             return self.logits(replay)
@@ -95,7 +95,7 @@ class Device:
             replay.close()
 
     def times(self) -> Times:
-        """Of passes one after the other, with what is in the caches then."""
+        """Times of passes one after the other, caches as the pass before left them."""
         replay, timed = Replay(self.calls), Replay(self.calls, is_timed=True)
         try:
             launched, replayed = seconds_a_launch(self.launch), seconds_a_launch(replay)

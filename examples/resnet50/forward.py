@@ -35,7 +35,7 @@ def plans_of(bundle: LoadedBundle, network: Network, n: int) -> dict[Operation, 
 
 
 def batches_of(bundle: LoadedBundle) -> list[str]:
-    """What plans of a bundle are for: numbers of images, or ANY."""
+    """Batches that the bundle has plans for: numbers of images, or ANY."""
     return list(dict.fromkeys(name.rpartition("@")[2] for name in bundle))
 
 
@@ -55,7 +55,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Call:
-    """What a plan is bound to.  layer: a Layer, or a Step of training."""
+    """A plan with all that it is bound to.  layer: a Layer, or a Step of training."""
 
     layer: Any
     plan: ExecutionPlan

@@ -33,7 +33,7 @@ def graph_of(op: Operation, n: Batch) -> dnnc.pygraph:
 
 
 def options(library: Any) -> dict[str, Any]:
-    """What a pygraph is made with."""
+    """Arguments of pygraph: its data types."""
     kind = library.data_type
     return {
         "io_data_type": kind.HALF,

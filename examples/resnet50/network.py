@@ -76,7 +76,7 @@ class Conv:
 
     @property
     def read_elements(self) -> int:
-        """Of x, of an image: a filter of one tap reads those that its stride meets."""
+        """Elements of x read for an image; a filter of one tap skips those between its strides."""
         pixels = self.y_shape[0] if self.taps == 1 else self.size
         return pixels**2 * self.channels
 
@@ -214,12 +214,12 @@ def parameters_of(op: Operation) -> int:
 
 
 def flops_of(op: Operation, n: int) -> float:
-    """Of n images: a multiplication and an addition each count."""
+    """Operations for n images: a multiplication and an addition each count."""
     return 2.0 * n * op.products
 
 
 def bytes_of(op: Operation, n: int) -> float:
-    """What n images read and write, each element once."""
+    """Bytes that n images read and write, each element once."""
     written = elements(op.y_shape) * (2 if op.has_residual else 1)
     return float(ELEMENT_BYTES * (n * (op.read_elements + written) + parameters_of(op)))
 
@@ -306,7 +306,7 @@ class Network:
         return sum(flops_of(layer.op, n) for layer in self.layers)
 
     def bytes(self, n: int) -> float:
-        """What all layers read and write, one after the other."""
+        """Bytes that all layers read and write, one after the other."""
         return sum(bytes_of(layer.op, n) for layer in self.layers)
 
 

@@ -18,7 +18,7 @@ _BIAS = 0.1  # standard deviation
 
 
 class Parameters(NamedTuple):
-    """Of a layer.  w: of the operation's w_shape.  bias [filters]."""
+    """Parameters of a layer.  w: of the operation's w_shape.  bias [filters]."""
 
     w: Array
     bias: Array

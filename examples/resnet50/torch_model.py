@@ -27,7 +27,7 @@ def as_pixels(image: Tensor) -> Tensor:
 
 
 def layer(op: Operation, x: Tensor, w: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
-    """What an operation makes of torch's images; None for what it does not have."""
+    """The result of an operation on torch's tensors; operands that it does not have are None."""
     match op:
         case Conv():
             y = functional.conv2d(x, w, bias, op.stride, op.padding)

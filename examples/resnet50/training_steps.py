@@ -215,7 +215,7 @@ class Training:
         return values
 
     def _norm(self, layer: str, suffix: str = "") -> dict[str, Value]:
-        """What a norm's gradients are computed from, and they."""
+        """Inputs and outputs of the gradients of a norm."""
         values = {name: _arena(f"{layer}.{name}") for name in ("y", "mean", "inv_std")}
         values["scale"] = Value("master", f"{layer}.scale")
         values |= {name: _arena(f"{layer}.{name}") for name in NORM_GRADIENTS[2:]}

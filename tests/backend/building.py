@@ -25,7 +25,7 @@ def opened(kind, *attributes):
 
 
 def made(kind, *attributes):
-    """The same, finalized."""
+    """As `opened`, finalized."""
     descriptor = opened(kind, *attributes)
     b.finalize(descriptor)
     return descriptor
@@ -270,7 +270,7 @@ _MODES_OF_NORMS = {
 
 
 def inexpressible(graph):
-    """What cuDNN 9.19's descriptors can't say of a graph, "" if they can."""
+    """The part of a graph that cuDNN 9.19's descriptors can't express; "" if they can."""
     if any(tensor.rank == 0 for tensor in graph.tensors):
         return "a tensor without dims"
     for op in graph.ops:

@@ -202,7 +202,7 @@ class Model:
         return OK if len(set(uids)) == len(uids) else Status.BAD_PARAM_DUPLICATED_ENTRIES
 
     def _unfit_operationgraph(self):
-        """Of one product only, so that what graphs forbid stays simple."""
+        """The status of an operation graph of one product; others are not modelled."""
         ops = self.values[b.CUDNN_ATTR_OPERATIONGRAPH_OPS]
         if len(ops) > 1:
             return Status.BAD_PARAM_DUPLICATED_ENTRIES  # the same product twice makes c twice

@@ -39,7 +39,7 @@ def graph(number):
 
 @functools.cache
 def plan(number):
-    """What a compilation would give: always the same for a number, a few bytes or many."""
+    """A plan as a compilation would give it: a number always gives one plan, small or large."""
     blobs = tuple(random.Random(4 * number + i).randbytes(40_000 * (number % 4)) for i in range(4))
     return dataclasses.replace(WHOLE, name=f"plan{number}", blobs=blobs)
 
@@ -91,7 +91,7 @@ def run(settings, graphs, draw):
 
 
 def strange_files(settings):
-    """What lies in the folder and is no whole entry."""
+    """Files of the folder that are no whole entry."""
     store = settings.disk()
     altered = {entry.path for entry in store.verify()}
     whole = {entry.path for entry in store.entries()} - altered

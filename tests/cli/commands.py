@@ -72,7 +72,7 @@ def dnnc(*arguments, stdin=None):
 
 
 def dnnc_process(*arguments, stdin=None, **environment):
-    """The same in a process of its own."""
+    """Runs the command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "dnnc", *map(str, arguments)],
         input=stdin,

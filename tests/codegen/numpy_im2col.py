@@ -1,4 +1,4 @@
-"""What a convolution's filter meets, tap by tap, in NumPy."""
+"""The im2col matrix of a convolution, tap by tap, in NumPy."""
 
 import itertools
 

@@ -295,7 +295,7 @@ def bounds(g, batch, kind=dtypes.i32):
 
 
 def block_mask(mask=(2, 3, 1, 1), rows=128, columns=128, batch=2, io=dtypes.f32):
-    """Of scores [batch, 3, 9, 20]."""
+    """A builder of a masked softmax whose scores are [batch, 3, 9, 20]."""
 
     def build():
         g = new_graph(io)
@@ -392,7 +392,7 @@ def edited(build, tensor="", dims=None, dtype=None, absent=(), **attributes):
 
 
 def broken_mask(tensor, dims=None, dtype=None):
-    """The same, of the operation that loads a mask, which others follow."""
+    """A builder of `block_mask` with a tensor changed of the operation that loads the mask."""
 
     def make():
         g = block_mask()()

@@ -32,7 +32,7 @@ def gradient(arguments=None, io=dtypes.f32, **dims):
 
 
 def forward(arguments=None, **dims):
-    """The same call of sdpa, in f32."""
+    """A builder of the forward call with the same arguments, in f32."""
 
     def build():
         g = new_graph()
@@ -136,7 +136,7 @@ def many_options(g):
 
 
 def scaled_padding(g):
-    """What a descriptor can say."""
+    """Arguments that a descriptor can express: a scale and lengths."""
     return {"attn_scale": g.tensor([1, 1, 1, 1], name="scale"), **lengths(g)}
 
 

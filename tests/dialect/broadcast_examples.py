@@ -31,7 +31,7 @@ def of(build, io=dtypes.f32):
 
 
 def chain_of_fewer_dims(g):
-    """What leads to an operand is of fewer dims, too, and an index along one of them."""
+    """A chain of operations on fewer dims, with an index along one of them, before a broadcast."""
     bias = g.tensor([6])
     index = g.gen_index(bias, 0).set_data_type(dtypes.i32)
     return g.add(g.tensor([2, M, 6]), g.mul(g.exp(bias), index))

@@ -128,7 +128,7 @@ class Built:
         return found.get(error, error)
 
     def lines(self):
-        """What the driver wrote down, since the last time."""
+        """Calls that the fake driver logged since the last time."""
         found = self.library.fake_log().decode().splitlines()
         self.library.fake_clear()
         return found

@@ -1,1 +1,1 @@
-"""What cudnn-frontend infers and refuses, recorded, so that tests can compare without cuDNN."""
+"""Records of what cudnn-frontend infers and refuses: tests compare with it without cuDNN."""

@@ -144,7 +144,7 @@ ROWS = (
 
 
 def inferred(case: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the frontend infers of a case, by its C++ graph where `cudnn.pygraph` has nothing."""
+    """The frontend's inference of a case, by its C++ graph where `cudnn.pygraph` has nothing."""
     return case.get("results") or case.get("inner")
 
 

@@ -43,7 +43,7 @@ def every_case() -> dict[str, Any]:
 
 
 def outcome(case: Any) -> dict[str, Any]:
-    """What the frontend makes of a case: see `Module.outcome`.
+    """The frontend's outcome of a case: see `Module.outcome`.
 
     "inner": what its C++ graph infers, name by name, where `cudnn.pygraph` refuses the case
     before that is asked.

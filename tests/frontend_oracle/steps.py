@@ -74,7 +74,7 @@ class Module:
         return graph
 
     def outcome(self, case: Mapping[str, Any]) -> dict[str, Any]:
-        """What the module makes of a case.
+        """Builds a case with the module and returns its outcome.
 
         "results": tensor -> [name, dims, strides, data type] of what operations give, where the
         graph is valid.  "error": [step, kind of error], where it is refused.

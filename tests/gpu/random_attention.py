@@ -104,7 +104,7 @@ def work(options):
 
 @dataclass
 class Tally:
-    """What became of the seeds.  failures: seed -> why."""
+    """Counts of seeds that are done and that failed.  failures: seed -> why."""
 
     seeds: list[int]
     done: set[int] = field(default_factory=set)

@@ -198,7 +198,7 @@ class FakeDriver:
         return OK, real.CUfunction(handle)
 
     def _cuFuncGetParamInfo(self, function, index):
-        """Of kernels without `parameters`, as a driver before 12.4."""
+        """Sizes of a kernel's parameters; a kernel without any is as on a driver before 12.4."""
         sizes = self.parameters.get(self._functions[int(function)][0])
         if sizes is None:
             return real.CUresult.CUDA_ERROR_NOT_SUPPORTED, None, None
@@ -295,7 +295,7 @@ class FakeDriver:
         return handle
 
     def nodes(self, graph):
-        """What its nodes do, in the order they were added."""
+        """The work of the graph's nodes, in the order they were added."""
         return [node.work for node in self.graphs[int(graph)]]
 
     def _node(self, handle):
@@ -325,7 +325,7 @@ class FakeDriver:
         return OK, real.CUgraph(self.graph())
 
     def _cuGraphInstantiate(self, graph, flags):
-        """What is instantiated is a dictionary: handle of a node -> what it does."""
+        """Instantiates the graph as a dictionary: handle of a node -> its work."""
         return OK, {node.handle: node.work for node in self.graphs[int(graph)]}
 
     def _cuGraphLaunch(self, executable, stream):
@@ -365,7 +365,7 @@ class FakeDriver:
         return (OK,)
 
     def _changed(self, node, params):
-        """What a node does with other parameters; its attributes stay."""
+        """The work of a node with other parameters; its attributes stay."""
         made = self._kernel(params)
         return made._replace(cluster=node.work.cluster, cooperative=node.work.cooperative)
 
@@ -411,7 +411,7 @@ class Array:
 
 
 class FakeTorchTensor:
-    """What the runtime looks at of a torch tensor."""
+    """A tensor with the members of torch's that the runtime reads."""
 
     def __init__(self, address, shape, strides, dtype, device="cuda", index=0):
         self._address, self.shape, self._strides = address, shape, strides

@@ -1,4 +1,4 @@
-"""What stands for the assembler in tests that need no cubin.
+"""Replacements of the assembler in tests that need no cubin.
 
 Tests that only interpret the PTX get neither a cubin nor registers and spills, and fail if they
 ask for these.  Tests marked `registers` get those that the file of `known_registers` has; PTX that

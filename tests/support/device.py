@@ -148,7 +148,7 @@ def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load, 
 
 
 def _sizes(plan, given, sizes):
-    """Those of the plan's symbols; tests may name more than a graph of theirs has."""
+    """Sizes of the plan's symbols; tests may name more than a graph of theirs has."""
     found = {name: size for name, size in sizes.items() if name in plan.dims}
     for record in plan.tensors:
         shape = np.shape(given.get(record.uid, ()))

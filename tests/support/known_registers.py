@@ -47,7 +47,7 @@ def of(ptx, target):
 
 
 def log_of(entry):
-    """What the assembler says of kernels of such numbers."""
+    """The assembler's log of kernels with these numbers."""
     log = ""
     for kernel in entry.split():
         name, numbers = kernel.split(":")

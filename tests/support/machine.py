@@ -1,4 +1,4 @@
-"""What runs the plans of tests: the interpreter, or in tests/gpu the CUDA device."""
+"""Machines that run the plans of tests: the interpreter, or in tests/gpu the CUDA device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

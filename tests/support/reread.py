@@ -55,7 +55,7 @@ class Watch:
         monkeypatch.setattr(plans, "launch", watched_launch)
 
     def _bytes_of(self, region):
-        """Of each byte of a region, whether it was written; None: another tensor's."""
+        """Whether each byte of a region was written; None: the region is another tensor's."""
         if region.name != self.name:
             return None
         size = region.offset + region.nbytes

@@ -41,7 +41,7 @@ class Touch:
 
 
 def early_touches(cubin: bytes) -> list[Touch]:
-    """Those of all functions of a cubin."""
+    """Early touches of all functions of a cubin."""
     return [touch for function in functions(cubin) for touch in touches(function)]
 
 
@@ -144,7 +144,7 @@ def touches(function: Function) -> list[Touch]:
 
 
 def _after(instruction: Instruction, state: UnderWay) -> tuple[UnderWay, frozenset[int]]:
-    """What is under way after an instruction, and the registers that it touches too early."""
+    """The products under way after an instruction, and the registers that it touches too early."""
     if instruction.name in _PRODUCTS:
         product = Product.of(instruction)
         return state.started(product), state.overlapped_by(product)

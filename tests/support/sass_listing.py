@@ -1,4 +1,4 @@
-"""What nvdisasm lists of a cubin: functions, instructions, and the registers that they touch.
+"""Reads nvdisasm's listing of a cubin: functions, instructions, and registers they touch.
 
 Registers are those of a thread, by number.  What an instruction reads and writes beyond the
 registers that it names is as its modifiers say (LDS.128, STSM.16.M88.4) or as `_width` knows.
@@ -81,7 +81,7 @@ class Instruction:
 
 
 def _address_width(name: str, modifiers: tuple[str, ...], place: int) -> int:
-    """The same, of an address, which says .64 unless it is generic."""
+    """Registers of an address operand, which says .64 unless it is generic."""
     return 2 if name in ("ATOM", "LD", "RED", "ST") and "E" in modifiers else 1
 
 
@@ -114,7 +114,7 @@ class Function:
 
 
 def functions(cubin: bytes) -> list[Function]:
-    """Those of a cubin.  FileNotFoundError: nvdisasm is not installed."""
+    """Functions of a cubin.  FileNotFoundError: nvdisasm is not installed."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernels.cubin")
         path.write_bytes(cubin)

@@ -1,4 +1,4 @@
-"""What tests of convolutions share: images with channels last, parameters, shapes."""
+"""Parts of tests of convolutions: images with channels last, parameters, shapes."""
 
 import numpy as np
 

@@ -15,7 +15,7 @@ def head(g, name, data_type=None):
 
 
 def turned(g, name, data_type=None):
-    """The same memory, of which the last two axes are exchanged."""
+    """A tensor over the same memory with its last two axes exchanged."""
     b, h, n, d = DIMS
     strides = [h * n * d, n * d, 1, d]
     return g.tensor([b, h, d, n], strides, data_type=data_type, name=name)
