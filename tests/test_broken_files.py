@@ -101,6 +101,7 @@ def test_segment_sizes_of_another_type(sizes, tmp_path):
 ENDING = "#map = affine_map<()[s0] -> (" + "-" * 2_000_000 + "s0)>\nmodule {}\n"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("command", [["inspect"], ["compile", "--emit", "ptx"], ["opt"]])
 def test_a_text_that_ends_mlir_ends_the_command_with_a_line(command, tmp_path):
     path = tmp_path / "g.mlir"
@@ -114,6 +115,7 @@ def test_a_text_that_ends_mlir_ends_the_command_with_a_line(command, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -42,6 +42,7 @@ def shallow():
     sys.setrecursionlimit(before)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("draw", long_graphs.DEEP)
 def test_no_recursion_over_the_depth(draw, shallow):
     graph = draw(_DEPTH).graph.finalize()
@@ -56,6 +57,7 @@ def calls(function):
     return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "draw",
     [long_graphs.chain, long_graphs.ladder, long_graphs.tree, long_graphs.outputs,

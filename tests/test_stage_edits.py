@@ -138,6 +138,7 @@ def assert_not_ignored(name, stage, edits):
 CASES = [(name, stage) for name in GRAPHS for stage in STAGES]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("name", "stage"), CASES)
 def test_some_edits(name, stage):
     rng = random.Random(f"{seeds.BASE} {name} {stage}")

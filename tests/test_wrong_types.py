@@ -221,6 +221,7 @@ def called(name, parameter, value):
 METHODS = list(methods())
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", sorted({name for name, _ in METHODS}))
 def test_methods_of_a_graph(name):
     for method, parameter in METHODS:

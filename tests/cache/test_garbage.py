@@ -113,6 +113,7 @@ class Garbage(MemoryStore):
         return super().get(key)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("kind", ["ptx", "cubin"])
 @pytest.mark.parametrize(
     "data",

@@ -231,6 +231,7 @@ SLOW = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DEFAULTS]
 )

@@ -160,6 +160,7 @@ def test_a_terminal_without_unicode(evil):
 
 # Seconds after the start: while modules are loaded, while the worker starts, while it compiles.
 # A terminal's ^C reaches the whole group, `kill -INT` the process that was started alone.
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("after", "send"), [(0.4, os.killpg), (0.9, os.kill), (2.0, os.killpg), (2.0, os.kill)]
 )

@@ -125,6 +125,7 @@ def distance(p, s, dtype, mode):
     return p.g.max(ahead, behind, **options).set_data_type(dtype)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", ["INT32", "FLOAT"])
 @pytest.mark.parametrize("mode", ["abs", "max"])
 @pytest.mark.parametrize(

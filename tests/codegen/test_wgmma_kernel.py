@@ -171,6 +171,7 @@ def run(product, a, b):
     return y
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("types", "n", "is_k_major"),
     [

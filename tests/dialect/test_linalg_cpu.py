@@ -25,6 +25,7 @@ def check(graph, inputs, slack=4.0):
         assert_close(actual[tensor.uid], wanted[tensor.uid], tensor.type, slack=slack)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_examples(op, number, build):
     graph = linalg_cpu.with_sizes(build().graph, SIZES)

@@ -342,6 +342,7 @@ def test_every_engine_on_every_architecture(name, target):
     assert program.modules[0].ptx_runs_later != program.exact
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_no_tile_spills(tile):
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 32}
@@ -764,6 +765,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if "," in n else ()) for n in PRODUCTS]
 )
@@ -816,6 +818,7 @@ FEW = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", FEW)
 def test_layers_of_few_channels_fit_their_registers(name, monkeypatch):
     channels, filter_, stride, (rows, columns) = FEW[name]
@@ -1028,6 +1031,7 @@ def assert_depthwise_fits(size, found):
             assert_fits(assembled("conv_depthwise", depthwise(size), knobs, target), target)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("size", [3, 5])
 def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
     """Of each way of loading and holding, the candidate of most sums."""
@@ -1148,6 +1152,7 @@ def test_rows_that_nvjitlink_ends_the_process_of():
     assert_fits(assembled("rows", long_layernorm_of_bytes, knobs, "sm_90a"), "sm_90a")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "build", [layernorm, layernorm_with_extremes, layernorm_backward, softmax_of_channels]
 )

@@ -278,6 +278,7 @@ SWEEP = [
 ]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("channels", "taps", "way", "statistics", "computed"),
     [pytest.param(*case, marks=() if case in QUICK else slow) for case in SWEEP],
@@ -338,6 +339,7 @@ MATMULS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", MATMULS)
 def test_matmuls(name):
     build, knobs = MATMULS[name]

@@ -129,6 +129,7 @@ FIELDS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("change", "said"), FIELDS.values(), ids=FIELDS)
 def test_a_hostile_field_is_refused_soon(change, said):
     data = with_manifest(change)

@@ -37,6 +37,7 @@ def stored(graph, inputs):
     return {t.uid: np.asarray(inputs[t.uid]).astype(t.type.numpy) for t in graph.graph.inputs}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("name", "io", "target", "dims"),
     [
@@ -96,6 +97,7 @@ def test_no_rows_or_no_keys(rows, columns):
     check(build(), {"m": rows, "n": columns})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", ["causal", "grouped", "padding", "alibi"])
 def test_large_products_run_on_tensor_cores(name, target):

@@ -81,6 +81,7 @@ def test_what_is_hidden_is_not_read(stages):
     assert_hidden_is_not_read(pattern, plan, BITS, 32)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs", [{"TILE_N": 64}, {"TILE_M": 64}, {"SPLIT_KV": 4}], ids=["keys", "rows", "parts"]
 )

@@ -26,6 +26,7 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
     }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("arguments", "io", "rows", "columns", "dims"),
     [

@@ -101,6 +101,7 @@ def test_parts_of_caches_in_pages():
     run(g, {"PACK_GQA": 1, "SPLIT_KV": 4}, given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("factor", [-0.75, 0.0, float("nan")])
 def test_descales_of_any_sign(factor):
     """Both kernels find in memory whether scores are multiplied ahead of the largest."""
@@ -133,6 +134,7 @@ def test_sums_that_grow():
     run(g, {"SPLIT_KV": 4}, given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_steps_one_by_one(share):
     p = Pattern(
@@ -161,6 +163,7 @@ def test_decoding_shares_keys():
     assert best.knobs["SPLIT_KV"] > 8
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_89", "sm_90a"])
 @pytest.mark.parametrize("depth", [64, 128, 256])
 def test_best_choices_spill_nothing(depth, target):

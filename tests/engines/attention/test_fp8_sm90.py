@@ -86,6 +86,7 @@ MASKS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", MASKS)
 def test_masks(name):
@@ -93,6 +94,7 @@ def test_masks(name):
     run(attention(arguments=arguments, **shape))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("rows", [(64, 10), (0, 33)])
 def test_lengths(rows):
     g = attention(batch=2, queries=64, keys=130, arguments=lambda g: lengths(g, 2))
@@ -131,12 +133,14 @@ def test_caches_in_pages():
     run(g, inputs=inputs_of(g, kk=order, vv=order[::-1], sq=(20, 7), skv=(99, 33)))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "knobs"), [(64, {}), (160, {"TILE_M": 64})])
 def test_packed_sequences(depth, knobs):
     g, values = graphs.packed_fp8((40, 70, 3), (40, 100, 9), depth=depth, use_causal_mask=True)
     run(g, knobs, inputs_of(g, **values))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("factor", [-0.75, 0.0, 1e-30, float("nan")])
 def test_descales_of_any_sign(factor):
     """Whether scores are multiplied ahead of the largest is decided by what is in memory."""
@@ -184,6 +188,7 @@ def test_sums_that_grow():
 # ---- written one by one
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_steps_one_by_one(share):
     p = Pattern(
@@ -320,6 +325,7 @@ def test_few_keys_a_step_are_refused():
     assert min(k["TILE_N"] for k in SDPA_FWD_SM90.candidates(fusion, target)) == 64
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("compute", "depth"), [("FLOAT", 64), ("FLOAT", 128), (FAST, 64), (FAST, 128), (FAST, 256)]
 )

@@ -104,6 +104,7 @@ def test_blocks_go_by_where_there_is_one_stage():
     run(pattern, {"STAGES": 1})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
 def test_lengths(lengths):
     pattern = Pattern(batch=(2, 1), queries=30, keys=100, scores=graphs.padded)
@@ -124,6 +125,7 @@ def far_scaled(p, s):
     return p.integer("cmp_le", p.column(s), p.integer("mul", p.row(s), 25264513))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mask", [far_up_to, far_moved, far_scaled])
 @pytest.mark.parametrize("engine", ["sdpa_fwd_sm90", "sdpa_sm80"])
 def test_places_that_wrap_around(mask, engine):
@@ -194,6 +196,7 @@ def test_a_large_cap():
     run(Pattern(queries=70, keys=80, scores=capped, dtype="HALF"))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cap", [0.25, 1.0, 4.0])
 def test_caps_that_scores_are_near_and_far_from(cap):
@@ -222,6 +225,7 @@ def capped_and_biased(p, s):
     return p.g.add(capped, p.g.tensor(list(p.dims), name="bias", data_type="FLOAT"))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_scores_of_a_cap_that_are_no_numbers(number):
     """Rows with one are NaN, though NaN moves no row's reference."""
@@ -233,6 +237,7 @@ def test_scores_of_a_cap_that_are_no_numbers(number):
     run(pattern, inputs=inputs_of(pattern, bias=bias))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
 def test_a_large_number_in_place_of_scores(scores):
     run(Pattern(queries=70, keys=140, depth=16, scores=scores))
@@ -250,6 +255,7 @@ def test_biases_of_minus_infinity():
     run(pattern, inputs=given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
 def test_large_logits(magnitude):
     pattern = Pattern(queries=30, keys=90, scores=graphs.by_tensor)
@@ -280,6 +286,7 @@ def test_rows_with_nothing_hide_no_growth_of_others():
     run(pattern, {"KERNEL_CFG": 1}, inputs=given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_where_weights_are_divided(share):
     run(Pattern(queries=40, keys=70, share=share))
@@ -289,6 +296,7 @@ def test_a_result_is_divided_where_no_statistic_is_an_output():
     run(Pattern(queries=40, keys=70, share="after", statistics="none"))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("config", [0, 1])
 def test_maxima_and_sums(config):
     run(Pattern(queries=40, keys=140, statistics="both"), {"KERNEL_CFG": config})
@@ -360,6 +368,7 @@ PAGES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
 def test_caches_in_pages(name):
@@ -425,6 +434,7 @@ def test_packed_sequences(name):
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.05)])
 @pytest.mark.parametrize(("queries", "config"), [(64, 2), (192, 0)])
 def test_rows_past_packed_queries_that_no_mask_hides(queries, config, dtype, allowance):
@@ -437,6 +447,7 @@ def test_rows_past_packed_queries_that_no_mask_hides(queries, config, dtype, all
     )  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(40, 5), (40,)])
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_tiles_of_packed_queries_are_those_of_sequences(lengths, cumulative, monkeypatch):
@@ -474,6 +485,7 @@ def test_refusals(clause):
     assert clause in [reason.clause for reason in reasons]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("depth", [64, 128, 256])
 @pytest.mark.parametrize("scores", [None, graphs.causal])
 def test_best_choices_spill_nothing(depth, scores):

@@ -87,6 +87,7 @@ def test_rows_past_the_length():
     assert not found[s][0, :, :30, 50:].any()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("keys", "stages"), [(16, 2), (16, 4), (64, 3)])
 def test_steps_of_both_passes(keys, stages):
     made = SmallAttention(batch=1, queries=20, keys=112, depth=16, is_padded=False)
@@ -147,6 +148,7 @@ TILED = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", TILED)
 def test_weights_in_tiles(name):
@@ -205,6 +207,7 @@ KEPT = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", KEPT)
 def test_weights(name):
@@ -282,6 +285,7 @@ DUMPS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", DUMPS)
 def test_masks_of_dropout(name):

@@ -110,6 +110,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.rotating
 @both_engines
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_options_of_one_call(engine, name):
@@ -140,6 +141,7 @@ def test_no_weights_to_keep():
     run(pattern.g, "sdpa_sm80", [{"Skv": 0}, {"Skv": 40}])
 
 
+@pytest.mark.rotating
 @both_engines
 @pytest.mark.parametrize("lengths", [((0, 0), (0, 0)), ((3, 9), (0, 0)), ((0, 0), (20, 3))])
 def test_packed_sequences_of_no_rows(engine, lengths):

@@ -163,6 +163,7 @@ def test_numbers_that_are_a_slice():
     run(Pattern(**SHAPE, scores=sliced), own=numbers, other=SORTED)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("scores", [multiplied, wrapping_places])
 def test_sums_that_wrap_around_leave_out_nothing_that_is_seen(scores):
     pattern = Pattern(**SHAPE, scores=scores)
@@ -193,12 +194,14 @@ MASKS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", MASKS)
 def test_comparisons(name):
     scores, own, other = MASKS[name]
     run(Pattern(**SHAPE, scores=scores), own=own, **({} if other is None else {"other": other}))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ["cmp_eq", "cmp_le"])
 def test_numbers_that_f32_rounds(name):
     """2^25 + 1 is 2^25 in f32: the graph says so, unlike the reference, whose numbers are exact."""

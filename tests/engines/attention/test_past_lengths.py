@@ -199,6 +199,7 @@ def test_lengths_of_each_head():
 # ---- registers
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("shape", "threads"),
     [

@@ -28,6 +28,7 @@ from tests.support.checked import check
 SIZES = {"M": 5, "B": 2}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in CASES if name not in FEW])
 def test_options(name):
     """Those that no example has.  Products of FLOAT may be of tf32, whose unit is 2**-11."""
@@ -44,6 +45,7 @@ HALVES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("name", "target"), [("plain", "sm_90a"), ("band", "sm_80"), ("all_heads", "sm_90a")]
 )
@@ -65,6 +67,7 @@ def test_a_score_mod():
     check(finish(g, *made), target="sm_90a", slack=4.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.i8, dtypes.f8e4m3], ids=str)
 def test_a_paged_cache(io):
     target = "sm_90" if io == dtypes.f8e4m3 else None
@@ -114,6 +117,7 @@ SIDE_BY_SIDE = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.i8, dtypes.f8e4m3], ids=str)
 def test_packed_sequences(io):
     options = {"target": "sm_90"} if io == dtypes.f8e4m3 else {}
@@ -121,6 +125,7 @@ def test_packed_sequences(io):
     check(packed_store((4, 3, 9, 5), total=23, io=io)(), slack=0.0, **options)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", SIDE_BY_SIDE)
 def test_rows_of_packed_sequences(name):
     heads = H if name == "symbols" else 2
@@ -163,6 +168,7 @@ def test_sequences_are_stored_where_their_offsets_say():
         np.testing.assert_array_equal(found[0, :, first : first + count], rows[batch, :, :count])
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_attention(name):
     graph = packed(**PACKED[name])()

@@ -67,6 +67,7 @@ def test_selections_that_leave_weights_below_the_range_of_fp8(seed):
     run("sdpa_sm80", seed, 260, 4, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", [5397, 5710])
 def test_fp8_under_masks_of_blocks(seed):
@@ -76,6 +77,7 @@ def test_fp8_under_masks_of_blocks(seed):
     run("sdpa_fwd_sm90", seed, 110, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", [821, 1993])
 def test_rows_without_keys_whose_maximum_is_unguarded(seed):
     """Weights are stored, no numbers in such rows; so is the result, whatever was left out."""

@@ -94,6 +94,7 @@ SCORES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
@@ -127,6 +128,7 @@ PACKED = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_heads(name):
@@ -153,6 +155,7 @@ def test_masks_that_differ_in_a_tile():
 # ---- keys that blocks share
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("parts", [2, 8, 64])
 def test_parts_of_keys(parts):
@@ -185,6 +188,7 @@ def test_parts_are_added_in_one_order():
 # ---- values
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
 def test_lengths(lengths):
     pattern = Pattern(batch=(2, 1), queries=30, keys=100, depth=16, scores=graphs.padded)
@@ -231,6 +235,7 @@ def test_large_logits(magnitude):
     run(pattern, {"SPLIT_KV": 2}, inputs=inputs_of(pattern, scale=[magnitude]))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_where_weights_are_divided(share, parts):
@@ -267,6 +272,7 @@ ONE_KEY = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ONE_KEY)
 def test_one_key_always(name):
     """Its rows are reduced along an axis of one."""
@@ -325,6 +331,7 @@ PAGES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
 def test_caches_in_pages(name):
@@ -354,6 +361,7 @@ SEQUENCES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_packed_sequences(name):
@@ -453,6 +461,7 @@ LARGE = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", LARGE)
 def test_best_choices_spill_nothing(name):
     choice = heuristics.choices(fusion_of(LARGE[name]), of("sm_90"), [SDPA_SM80])[0]
@@ -463,6 +472,7 @@ def test_best_choices_spill_nothing(name):
         assert kernel.registers * kernel.threads <= 65536
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("in_memory", [False, True], ids=["constant", "tensor"])
 @pytest.mark.parametrize("scale", [1e9, -1e10])
 @pytest.mark.parametrize(

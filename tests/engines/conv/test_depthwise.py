@@ -209,6 +209,7 @@ def test_many_channels_of_a_group_are_refused():
         assert str(reasons(g)["channels of a group"]) == f"channels of a group: {said}"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("channels", [8, 12, 16])
 def test_groups_of_several_channels(channels):
     g = new_graph()

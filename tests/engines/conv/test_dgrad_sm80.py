@@ -28,6 +28,7 @@ def test_a_filter_that_is_transposed_by_ldmatrix(name):
     assert ptx_of(plan).count("cp.async.cg.shared.global") > 2
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "compute", "made"), [("f32", "f32", "f32"), ("i8", "i32", "i32"), ("bf16", "f32", "f16")]
 )
@@ -46,6 +47,7 @@ def test_channels_of_any_number(x):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("what", ["first", "filter first", "filter computed"])
 def test_layouts_and_work_on_the_filter(what):
     g = new_graph()
@@ -78,6 +80,7 @@ def test_strides_in_one_launch(name):
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("what", ["three channels", "first", "i8"])
 def test_strides_of_operands_that_come_one_by_one(what):
     x, w = [2, 3 if what == "three channels" else 24, 5, 6], [36, 24, 3, 3]

@@ -61,6 +61,7 @@ def test_pixels_with_their_halo(x, w, parameters, tile):
     run(g, knobs=with_halo(g, *tile))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "compute", "made"),
     [("f32", "f32", "f32"), ("i8", "i32", "i32"), ("f8E4M3FN", "f32", "f16")],
@@ -78,6 +79,7 @@ def test_groups_of_bytes():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["first", "cast", "one channel"])
 def test_filters_that_are_copied(layout):
     g = new_graph()
@@ -160,6 +162,7 @@ def test_taps_of_other_phases_do_not_meet_infinities():
         run(g, inputs=inputs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [

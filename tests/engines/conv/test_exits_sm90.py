@@ -79,6 +79,7 @@ def knobs_of(g, form):
     return found if isinstance(found, dict) else with_halo(g, *found)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=slow if form in SLOW else ()) for form in FORMS]
@@ -176,6 +177,7 @@ def test_a_residual_before_them_comes_by_tma(form):
 DIMS = {"channels": [1, 40, 1, 1], "pixels": [2, 1, 5, 7], "everything": [1, 1, 1, 1]}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("mode", "kept", "form"),
@@ -245,6 +247,7 @@ def test_channels_that_have_no_pairs_or_few(columns):
 # ---- schedules
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     "more",
@@ -297,6 +300,7 @@ def test_every_run_gives_the_same_bits(form):
 # ---- booleans
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("w", "rows"), [([40, 16, 3, 3], 128), ([8, 16, 3, 3], 64), ([48, 8, 3, 3], 64)], ids=str

@@ -114,6 +114,7 @@ def test_channels_that_are_not_aligned(few):
 # ---- neighbours
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("size", [[4, 5], [3, 4, 3]], ids=["2D", "3D"])
 @each
 def test_what_comes_before_and_after(few, size):

@@ -54,6 +54,7 @@ def test_types_that_differ_and_channels_first(of_gradient):
     check(g, engine="fallback")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", PEERS)
 @pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
 def test_where_libraries_were_wrong(of_gradient, case):

@@ -96,6 +96,7 @@ def _options(**knobs):
     return Options(engine=ENGINE, knobs=tuple(knobs.items()))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("groups", [2, 3, 4, 5, 7, 8, 9, 12])
 def test_groups_that_a_block_shares(groups):
     """Of 3, 7 and 9 the last block has warps without one."""

@@ -68,6 +68,7 @@ def test_everything_channels_first(form):
     assert copies == [True] * before + [False] + [True] * after
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("x", "w", "beside", "y", "count"),

@@ -53,6 +53,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
     x, w, parameters, layout = CASES[name]
@@ -91,6 +92,7 @@ def test_what_comes_before_and_after_and_a_batch_that_is_an_argument():
 H, W = (dnnc.Dim(name, min=4, max=64) for name in "HW")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("taps", "parameters"),
     [(2, around(0, 2)), (3, around(0)), (4, around(0, 4)), (3, around(2, 3, dilation=2))],

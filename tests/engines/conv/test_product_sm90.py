@@ -78,6 +78,7 @@ def test_shapes(name):
     assert (len(variant.steps), variant.workspace_bytes) == (1, "0")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("x", "y", "swaps"),
     [(first, first, 1), (first, image, 0), (first, image, 1), (image, first, 0),

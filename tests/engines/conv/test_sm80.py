@@ -55,6 +55,7 @@ def test_layouts_and_channels_that_copies_do_not_take(name):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("channels", "bytes_"), [(8, 16), (4, 8), (6, 4)])
 def test_channels_of_fewer_bytes_are_copied_in_smaller_parts(channels, bytes_):
     g = new_graph()
@@ -80,6 +81,7 @@ def test_an_axis_of_one_element_does_not_unalign_copies():
     assert "], 16, %r" in ptx_of(run(g))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("channels", [16, 3])
 def test_one_plan_serves_every_size(channels, n):
@@ -116,6 +118,7 @@ def test_depths_and_stages(channels, depth, stages):
     run(g, knobs={**SMALL, "TILEK": depth, "STAGES": stages})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("taps", "spatial", "layout"),
     [(31, 1, "NHWC"), (31, 1, "NCHW"), (40, 1, "NHWC"), (40, 1, "NCHW"), (17, 2, "NHWC")],
@@ -140,6 +143,7 @@ def test_bf16_and_a_filter_that_is_turned(channels):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("channels", [32, 12, 3])
 def test_integers_are_exact(channels):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
@@ -148,6 +152,7 @@ def test_integers_are_exact(channels):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("products", "allowance"), [(3, 2.0**-20), (1, 2.0**-10)])
 @pytest.mark.parametrize("channels", [20, 3])
 def test_f32_as_tf32(channels, products, allowance):
@@ -175,6 +180,7 @@ def test_infinities_fall_where_the_reference_has_them(channels):
     run(g, inputs=inputs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("c_group", [8, 2, 3])
 def test_an_infinite_channel_stays_in_its_group(c_group):
     g = new_graph()
@@ -197,6 +203,7 @@ def scaled(g, x, channels):
     return g.relu(g.add(g.mul(x, scale), bias)).set_data_type(dtypes.f16)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("channels", "c_group", "layout"),
@@ -239,6 +246,7 @@ def test_a_view_before():
 # ---- what comes after
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 def test_scale_bias_residual_relu_and_two_outputs(io):
@@ -250,6 +258,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io):
     run(g, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("layout", "q", "groups"),
     [
@@ -282,6 +291,7 @@ def test_broadcasts_residuals_and_numbers_by_value():
     run(g, slack=4.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f8E4M3FN", "i8", "i32"])
 def test_output_types(output):
     g = new_graph(target="sm_90")

@@ -53,6 +53,7 @@ def test_a_filter_that_is_turned(io):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_one_plan_serves_every_size(n):
     g, images = new_graph(), dnnc.Dim("N", min=0, max=64)
@@ -72,6 +73,7 @@ def test_tiles(rows, columns):
     run(g, knobs={**SMALL, "TILE_M": rows, "TILE_N": columns})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2)], ids=str)
 def test_clusters_share_their_loads(cluster):
     """One of them has tiles past the end."""
@@ -203,6 +205,7 @@ def test_groups_of_3d_convolutions_have_whole_panels():
 # ---- what comes after
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 def test_scale_bias_residual_relu_and_two_outputs(io):
@@ -217,6 +220,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io):
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["conv_sm90"]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f8E4M3FN", "i8", "i32"])
 def test_output_types(output):
     g = new_graph()

@@ -58,6 +58,7 @@ def test_shapes(name):
     assert "wgmma" in ptx_of(run(g))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [96, 128, 192, 256])
 def test_channels(columns):
     g = new_graph(dtypes.bf16)
@@ -101,6 +102,7 @@ def test_a_filter_with_channels_first():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 @pytest.mark.parametrize("rows", [128, 256])
@@ -145,6 +147,7 @@ def test_any_width():
     run(g, {"W": 21})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("channels", "strides"),

@@ -34,6 +34,7 @@ def test_what_is_mostly_written():
     assert policies == 1
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("x", "w", "stride"),
     [

@@ -26,6 +26,7 @@ def test_shapes(name):
         assert "stmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ["1D of groups", "3D", "3D of groups of whole panels"])
 def test_dims_and_groups(name):
     x, w, parameters = MORE[name]
@@ -74,6 +75,7 @@ def test_one_plan_serves_every_size(n):
     run(g, {"N": n, "H": 7, "W": 4 + n}, knobs=SWAPPED)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 @pytest.mark.parametrize("tile", [(64, 64), (384, 64), (128, 128)], ids=str)
 def test_scale_bias_residual_relu_and_two_outputs(io, tile):

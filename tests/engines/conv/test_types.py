@@ -165,6 +165,7 @@ def test_what_rounds_f32_comes_after_what_does_not(target):
     assert ranked[0].engine.name == "conv_sm80"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "dims",
     [([2, 3, 5, 6], [8, 3, 3, 3]), ([1, 12, 4, 5], [16, 6, 3, 3]), ([1, 32, 4, 5], [24, 8, 3, 2])],

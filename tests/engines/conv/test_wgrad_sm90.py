@@ -146,6 +146,7 @@ def test_sums_of_parts_are_the_same_bits_in_every_order_of_blocks():
     assert "atom.global" not in ptx
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("types", "c"), [(("FP8_E4M3", "FP8_E5M2"), 64), (("f16", "i8"), 64), (("i8", "bf16"), 3)]
 )

@@ -94,6 +94,7 @@ def test_one_kernel_does_all(build, target):
     assert choices[0].engine.name.startswith(GRAPHS[build])
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("build", GRAPHS, ids=lambda build: build.__name__)
 def test_values(build):
     g, y = build()

@@ -235,6 +235,7 @@ def test_every_engine_is_asked():
     assert CASES.keys() == {engine.name for engine in ENGINES}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("engine", "number"), [(name, i) for name, cases in CASES.items() for i in range(len(cases))]
 )
@@ -306,6 +307,7 @@ SMALL = {
 KNOBS = {"reduction": {"TILE_ROWS": 16, "SPLIT_K_SLC": 4}}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", SMALL)
 def test_counts_of_64_bits(name, monkeypatch):
     engine, build = SMALL[name]
@@ -416,6 +418,7 @@ LARGE = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", LARGE)
 def test_blocks_of_large_tensors(name, monkeypatch):
     """The first, the last, and those around 2^31 elements, store what they are to and no more."""

@@ -96,12 +96,14 @@ def test_every_device(name, devices, rank):
     assert [f.engine for f in plan.programs[0].fusions].count("peers") == 1
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
 def test_fused_with_what_is_around(name, io):
     check(BUILDERS[name](2, 1, io=io, fused=True), slack=8.0, allowance=2e-5)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["moments", "gradients"])
 @pytest.mark.parametrize(
     ("dims", "devices", "rank"),
@@ -220,6 +222,7 @@ def fusion_of(g, count=None):
     return partition(graph, [graph.live_ops[:count]])[0]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 @pytest.mark.parametrize("devices", [1, 2, 32])
 def test_other_engines_refuse_it_with_their_pattern(engine, devices):

@@ -58,6 +58,7 @@ def test_float_modes_on_16_bit_types(mode, io):
     check(g, inputs=inputs, slack=1.5)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [t for t in dtypes.ALL if t.kind != "b"], ids=str)
 def test_types_in_and_out(io):
     g = new_graph(io, target="sm_90")
@@ -75,6 +76,7 @@ def test_double_arithmetic_on_every_float_type(io):
     check(g, target="sm_90", slack=1.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("kind", ["COMPILE_TIME_CONST", "RUNTIME_PARAM"])
 @pytest.mark.parametrize("scalar", [t for t in dtypes.ALL if t.bits <= 8], ids=str)
 def test_scalars_of_a_byte(kind, scalar):
@@ -173,6 +175,7 @@ def test_several_outputs_of_different_types():
     check(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [1, 5, 8, 13, 64, 100, 4099])
 def test_packed_booleans_out_and_in(n):
     g = new_graph()
@@ -301,6 +304,7 @@ ROUNDED = np.float32([
 ])  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("to", [dtypes.i8, dtypes.ui8], ids=str)
 @pytest.mark.parametrize("source", [dtypes.f32, dtypes.f16], ids=str)
 @pytest.mark.parametrize("pad", [0, 1])

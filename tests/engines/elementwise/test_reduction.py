@@ -186,6 +186,7 @@ def test_refusals_name_the_clause():
 # ---- fallback
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [t for t in dtypes.ALL if t.kind != "b"], ids=str)
 def test_fallback_multiplies_every_type(io):
     g = new_graph(io, target="sm_90")

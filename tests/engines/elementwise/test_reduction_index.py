@@ -75,6 +75,7 @@ def test_axes_and_layouts(dims, axes, strides, mode):
     one_kernel(graph_of(dims, axes, mode, strides), engine="rows")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("mode", ["max", "min", "amax"])
 def test_special_values(mode, axes):
@@ -95,6 +96,7 @@ def test_the_first_of_all_is_found_and_of_no_number_at_all():
     assert found.reshape(-1).tolist() == [0, 0, 0, 0, 3]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("dims", "axes"),
     [([M, 40], [1]), ([M, 40], [0]), ([3, M, N], [1, 2]), ([M, 5, N], [0, 2]), ([M, N], [0, 1])],
@@ -178,6 +180,7 @@ def test_work_before_and_after():
 # ---- other engines
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("dims", "axes", "sizes"),
     [
@@ -227,6 +230,7 @@ def after_a_product(columns, *, is_tested):
     return g, inputs
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "is_tested", "target", "engines"),
     [

@@ -217,6 +217,7 @@ def gradient(g, dims, mode, where, layout="NHWC", index_type=None, x=False):
     return dx
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("mode", POOLS)
 @pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])

@@ -113,6 +113,7 @@ def test_dropout_is_one_kernel_and_neighbours_share_their_words():
     assert plan.blobs[1].decode().count("mul.wide.u32") <= 2 * 10 * 2 + 4
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("engine", ["matmul_sm90", "matmul_sm80", "fallback"])
 @pytest.mark.parametrize("place", ["operand", "result"])

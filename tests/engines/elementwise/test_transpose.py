@@ -249,6 +249,7 @@ def test_rows_with_gaps_are_stored_on_their_own():
         check_transpose(g, knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("batches", "threads"), [(3, 32), (131, 64), (703, 128)])
 def test_small_tiles_share_a_block(batches, threads, monkeypatch):
     """Threads past the last tile take it again, and store nothing; few tiles are fewer a block."""
@@ -463,6 +464,7 @@ def test_every_tile(tile, io):
         check_transpose(g, knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("types", [("i8", "f64"), ("f64", "i8"), ("i8", "bf16")], ids=str)
 def test_every_number_of_accesses_of_mixed_types(types):
     source, result = map(dtypes.of, types)

@@ -59,6 +59,7 @@ def launches(plan):
 # ---- copies
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("source", "result", "engine", "loads", "stores"),
     [
@@ -88,6 +89,7 @@ def test_copies_are_one_kernel_of_wide_accesses(source, result, engine, loads, s
 TURNED = [(4, "nchw"), ("nchw", 4), (32, "nchw"), ("nchw", 32), (32, 4)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("source", "result"), TURNED)
 @pytest.mark.registers
 def test_large_copies_go_through_tiles(source, result):
@@ -267,6 +269,7 @@ def test_operands_of_a_layer_are_copied_first(target, count):
     assert ("conv_sm90" if target == "sm_90a" else "conv_sm80") in names[2]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("target", "engine"), [("sm_90a", "conv_sm90"), ("sm_80", "conv_sm80")])
 @pytest.mark.parametrize("count", [4, 32])
 @pytest.mark.parametrize("y_count", [1, None])

@@ -94,6 +94,7 @@ def test_sizes_known_at_run_time():
     run(relu_with_mask(M, N), {"M": 70, "N": 88})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_clusters_some_of_whose_blocks_lie_past_the_end(cluster):
     knobs = {**SMALL, "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1]}
@@ -101,6 +102,7 @@ def test_clusters_some_of_whose_blocks_lie_past_the_end(cluster):
     run(relu_with_mask(3 * 64, 3 * 64), knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("splits", "columns"), [(2, 16), (2, 64), (4, 96), (4, 8), (8, 64)])
 def test_split_k(splits, columns):
     """Slices of one to four bytes of a row; of one, not every block has a slice."""
@@ -127,6 +129,7 @@ def test_two_boolean_outputs_and_two_others():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("operand", ["bf16", "f32", "i8", "f8E4M3FN"])
 def test_operand_types(operand):
     operand = dtypes.of(operand)
@@ -152,6 +155,7 @@ def test_rows_with_gaps_and_bytes_between_them():
     assert "st.global.b8" in plan.blobs[1].decode()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dims", [[1, 70, 1], [1, 1, 136], [1, 1, 1]], ids=str)
 def test_reductions_at_the_exit_beside_it(dims):
     g, c = product(70, 136)
@@ -212,6 +216,7 @@ def test_grouped_products(first):
 # ---- swapped: columns of the output are contiguous
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [8, 32, 96])
 def test_contiguous_columns_swapped(columns):
     g, c = product(columns + 24, 75, batch=2)

@@ -84,6 +84,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_candidate_is_tiled(name):
     engine, target = engine_named("matmul_sm90"), of("sm_90a")

@@ -28,6 +28,7 @@ def weights_of_8_bits(dtype, m, n, k, layout="column", operand=dtypes.bf16):
     return g
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
 @pytest.mark.parametrize("operand", [dtypes.bf16, dtypes.f16], ids=str)
 def test_weights_of_8_bits(dtype, operand):
@@ -37,6 +38,7 @@ def test_weights_of_8_bits(dtype, operand):
     assert " {%r" in plan.blobs[1].decode().split("wgmma.mma_async")[1]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("n", "k"), [(70, 64), (150, 208), (300, 16)])
 def test_edges(n, k):
     """Rows past the end are clamped, k past it is zero."""
@@ -76,6 +78,7 @@ def test_two_blocks_of_rows_of_a_warpgroup():
     run(g, knobs=knobs, allowance=depth_allowance(192))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_clusters_share_raw_tiles(cluster):
@@ -154,6 +157,7 @@ def test_both_computed_operands_are_refused():
     assert "does not come by TMA" in refusal(g, ROWS)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["identity", "mul", "cmp_lt"])
 def test_fragments_that_cost_nothing_to_compute(mode):
     """Registers that products still read are not written, and constants are written in time."""

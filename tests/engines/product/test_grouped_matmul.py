@@ -44,6 +44,7 @@ OFFSETS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("first", OFFSETS.values(), ids=OFFSETS.keys())
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16, dtypes.f32], ids=str)
 def test_offsets_and_types(io, first):

@@ -57,6 +57,7 @@ def test_types_and_operand_layouts(name, layouts):
           allowance=depth_allowance(56))  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", TYPES)
 def test_odd_sizes_and_no_unit_stride(name):
     """Nothing is aligned: every operand goes through registers, element by element."""
@@ -100,6 +101,7 @@ def test_output_layouts(out):
     check(g, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("a_batch", "b_batch"), [([3], [3]), ([1], [3]), ([3], [1]), ([2, 1], [1, 3]), ([2, 3], [1, 1])]
 )
@@ -110,6 +112,7 @@ def test_batches_and_broadcast_batches(a_batch, b_batch):
     check(g, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("m", [1, 2, 31, 32, 33, 64, 100])
 def test_one_plan_serves_every_size(m):
     g = new_graph(dtypes.f16)

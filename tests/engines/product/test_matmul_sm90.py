@@ -85,6 +85,7 @@ def test_odd_sizes_and_no_unit_stride(name):
         run(g, allowance=allowance(name, 29))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("types", [("FP8_E4M3", "FP8_E5M2"), ("FP8_E5M2", "FP8_E4M3")], ids=str)
 @pytest.mark.parametrize("compute", ["FLOAT", "FAST_FLOAT_FOR_FP8"])
@@ -132,6 +133,7 @@ def test_clusters_share_their_loads(cluster, layouts):
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
@@ -145,6 +147,7 @@ def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
     run(g, knobs={**SMALL, **blocks})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("stages", [2, 5])
 @pytest.mark.parametrize("k", [8, 136, 512])
 def test_stages_and_depths(stages, k):
@@ -152,6 +155,7 @@ def test_stages_and_depths(stages, k):
     run(g, knobs={**SMALL, "STAGES": stages})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [64, 192])
 def test_blocks_work_through_many_tiles(columns, monkeypatch):
     """More tiles than SMs: the rings go on from tile to tile."""
@@ -170,6 +174,7 @@ def test_when_a_buffer_was_last_used(chunks, buffers):
             assert uses_since(i, chunks, buffers) == now - before
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("out", ["row", "column", "gaps"])
 @pytest.mark.parametrize("swap", [0, 1])
 def test_output_layouts(out, swap):
@@ -206,12 +211,14 @@ def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
     assert stores == (n % 8 == 0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f16", "f8E4M3FN", "i8", "i32", "f64", "i64"])
 def test_output_types(output):
     g, _ = product(dtypes.f16, 72, 80, 40, output=dtypes.of(output))
     run(g, allowance=depth_allowance(40))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("output", [dtypes.f16, dtypes.f32], ids=str)
 @pytest.mark.parametrize("swap", [0, 1])
 def test_products_in_half(output, swap):
@@ -223,6 +230,7 @@ def test_products_in_half(output, swap):
     run(g, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-10)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("m", [1, 17, 64])
 def test_few_rows_swapped(m):
@@ -233,6 +241,7 @@ def test_few_rows_swapped(m):
     run(g, {"M": m}, knobs={**SMALL, "TILE_M": 16, "TILE_N": 64, "STAGES": 4, "SWAP_AB": 1})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("a_batch", "b_batch"), [([3], [3]), ([1], [3]), ([3], [1]), ([2, 1], [1, 3]), ([2, 3], [1, 1])]
 )
@@ -264,6 +273,7 @@ def test_rows_that_may_be_none_and_a_depth_of_a_symbol_come_by_tma(rows):
     assert "ld.global" not in moved
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.exchange
 @pytest.mark.parametrize(
@@ -292,6 +302,7 @@ def test_bias_gelu_residual_and_two_outputs():
     run(g, {"M": 70}, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 def test_residuals_are_loaded_by_tma_ahead_of_the_epilogue(dtype):
     g = new_graph(dtypes.f16)
@@ -313,6 +324,7 @@ def test_product_used_twice_and_column_broadcasts():
     run(g, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("layout", "rows", "producers"),
     [("row", 64, 1), ("column", 64, 1), ("row", 128, 2), ("column", 128, 2)],
@@ -347,6 +359,7 @@ def test_operand_a_behind_a_graph_with_broadcasts():
     run(g, {"M": 75}, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("tile", "splits"), [(8, 1), (16, 1), (96, 4), (64, 4)])
 def test_narrow_chunks_of_bytes_are_refused_or_stored(tile, splits):
     """A row of a box has 16 bytes at least."""
@@ -420,6 +433,7 @@ def softmax(g, c, dims):
     return g.div(e, g.reduction(e, "add").set_dim(dims))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [64, 40, 33])
 def test_softmax_of_rows_that_fit_a_tile(n):
     g = new_graph(dtypes.bf16)
@@ -444,6 +458,7 @@ def test_rms_norm_of_rows_and_its_statistics():
     run(g, {"M": 130}, knobs={**TALL, "TILE_N": 96}, slack=3.0, allowance=1e-5)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("mode", "dims"),

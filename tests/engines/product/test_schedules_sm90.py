@@ -61,6 +61,7 @@ def test_large_tiles_and_edges(knobs, rows, multiprocessors):
     run(g, knobs={**SMALL, "TILE_M": rows, "STAGES": 3, **knobs})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @schedules
 @pytest.mark.parametrize("swap", [0, 1])
@@ -98,6 +99,7 @@ def test_gated_pairs_and_rows_that_are_reduced(knobs, multiprocessors):
     run(g, knobs={**SMALL, **knobs}, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("roles", "rows"), [(3, 64), pytest.param(1, 64, marks=pytest.mark.slow), (2, 128)]
 )

@@ -23,6 +23,7 @@ def multiprocessors(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("tiles", [1, 2, 5])
 def test_numbers_of_tiles(tiles, multiprocessors):
@@ -31,6 +32,7 @@ def test_numbers_of_tiles(tiles, multiprocessors):
     run(g, knobs={**TURNS, "STAGES": 3}, seed=tiles)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"), [(128, 64), pytest.param(256, 64, marks=pytest.mark.slow), (64, 128)]
 )
@@ -39,6 +41,7 @@ def test_large_tiles_and_edges(rows, columns, multiprocessors):
     run(g, knobs={**TURNS, "TILE_M": rows, "TILE_N": columns, "STAGES": 4})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [{"TILE_CGA_M": 2}, {"TILE_CGA_N": 2}], ids=["m", "n"])
 def test_clusters(cluster, multiprocessors):
@@ -46,6 +49,7 @@ def test_clusters(cluster, multiprocessors):
     run(g, knobs={**TURNS, "STAGES": 3, **cluster})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])
 def test_epilogues_with_residuals_and_reductions(swap, multiprocessors):
@@ -80,6 +84,7 @@ def test_gated_pairs_and_rows_that_are_reduced(multiprocessors):
     run(g, knobs=TURNS, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f32], ids=str)
 def test_other_types(dtype, multiprocessors):
     g, _ = product(dtype, 70, 200, 208)

@@ -101,6 +101,7 @@ def inputs_of(g, sizes=None):
 KINDS = ("layer norm", "rms norm", "softmax")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [before, after])
 @pytest.mark.parametrize("target", ["sm_80", TARGET])
@@ -163,6 +164,7 @@ def test_numbers(form, kind, make, monkeypatch):
     run(make(kind, [9, 512], dtypes.i1), engine, knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_rows_of_any_number(kind):
     """Groups of four numbers begin in one row and end in the next."""

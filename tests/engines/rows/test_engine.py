@@ -115,6 +115,7 @@ def test_odd_rows(columns, io):
         run(softmax([5, columns], [1], io=io), knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": held})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("held", [0, 16])
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_clusters_share_rows(blocks, held):
@@ -123,6 +124,7 @@ def test_clusters_share_rows(blocks, held):
     assert plan.programs[0].variants[0].steps[0].launch.cluster == (blocks, 1, 1)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("threads", "held"), [(32, 8), (64, 0), (64, 8)])
 def test_many_threads_share_rows_that_lie_side_by_side(threads, held):
@@ -341,6 +343,7 @@ def test_special_values_of_rows_in_shared_memory_stay_in_them(special):
 # ---- softmax of long rows in two passes
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [0, 1])
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
@@ -565,6 +568,7 @@ def test_clusters_want_hopper():
         run(softmax([4, 64], [1]), knobs=knobs, target="sm_80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("columns", [2, 8, 9, 100, 1024, 16384, 1 << 20])
 def test_what_is_taken_has_candidates(columns, target):

@@ -71,6 +71,7 @@ def check_layernorm(g, dims, sizes=None, **options):
     np.testing.assert_array_equal(mean, x[:, :1])
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "form", [pytest.param(f, marks=ACROSS if f == "clusters" else ()) for f in FORMS]
 )
@@ -149,6 +150,7 @@ def strides(dims, layout):
     return [c * h * w, 1, c * w, c] if layout == "last" else [c * h * w, h * w, w, 1]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["rows", "grid"])
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_channels(layout, engine):
@@ -186,6 +188,7 @@ def test_channels_of_16_bits(dims):
     np.testing.assert_allclose(y, best, rtol=2.0**-7, atol=2.0**-10)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["rows", "grid"])
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_gradients_of_channels(layout, engine):
@@ -220,6 +223,7 @@ def test_images_each_on_its_own(layout):
 # ---- averages alone, which norms of several kernels are made of
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("engine", "knobs"),
     [

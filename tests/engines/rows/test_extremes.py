@@ -194,6 +194,7 @@ def test_extremes_of_a_softmax():
 # ---- sizes known at run time
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("rows", [1, 2, 70])
 def test_any_number_of_rows(rows):
     """Fewer than a block has, and than there are blocks."""
@@ -265,6 +266,7 @@ def test_results_repeat_bit_for_bit(monkeypatch):
 # ---- what is chosen, and what it takes
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"), [(8192, 1024), (8192, 4096), (8192, 16384), (128, 768)], ids=str
 )
@@ -293,6 +295,7 @@ def test_an_extreme_takes_no_meeting_of_each_row():
     assert len(re.findall(r"bar\.sync|barrier\.sync", ptx)) == 2  # the other at the end
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("more", [{}, LOOP, {**OWN, "TILE_COLS": 128}], ids=str)
 @pytest.mark.registers
 def test_shared_memory_is_no_more_than_legal_counts(more):
@@ -345,6 +348,7 @@ def summed():
     return g
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "clause"),
     [

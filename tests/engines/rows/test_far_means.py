@@ -138,6 +138,7 @@ def test_long_rows_are_chosen_so(norm):
     assert dict(choice.knobs) == CHOSEN
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "kinds"),
     [
@@ -167,6 +168,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "form", [pytest.param(f, marks=ACROSS if f == "clusters" else ()) for f in FORMS]
 )
@@ -175,6 +177,7 @@ def test_rows_of_some_thousands(form):
     check(layernorm(len(KINDS), 4096), rows_of(KINDS, 4096), 1, engine="rows", knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [4097, 4098, 4096])
 def test_means_of_rows_that_begin_with_outliers(columns):
     """Of fragments of one, two and four elements, in some of which nothing but outliers lie where
@@ -224,6 +227,7 @@ def channels_of(kinds, dims):
     return np.stack(rows, axis=1).reshape(n, h, w, c).transpose(0, 3, 1, 2).astype(np.float32)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("engine", "images", "units"), [("grid", 16, 32.0), ("rows", 4, INVERSE)])
 def test_channels_last(engine, images, units):
     """Elements of different channels lie side by side.
@@ -236,6 +240,7 @@ def test_channels_last(engine, images, units):
     check(g, channels_of(KINDS, dims), (0, 2, 3), units, engine=engine)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("engine", "knobs"),
     [

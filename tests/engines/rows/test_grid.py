@@ -155,6 +155,7 @@ def test_batch_norm_with_channels_ahead():
     run(g, knobs=ALONG)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["bf16", "f32"])
 def test_residual_activation_and_packed_mask(io):
@@ -170,6 +171,7 @@ def test_gradients(c, masked):
     run(gradients(3, c, 6, 7, masked=masked))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("dims", [(300, 128), (7, 33), (1, 8)])
 def test_a_whole_tensor_is_quantised(dims):
@@ -239,6 +241,7 @@ def test_fragments_stay_in_registers(more):
     run(batchnorm(2, 24, 10, 30), knobs={**CONFIG, "TILE_ROWS": 4, **more})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("masked", [False, True])
 def test_fragments_of_two_tensors_stay_in_registers(masked):
     knobs = {**CONFIG, "TILE_ROWS": 4, "SPECFILT": 4, "STAGES": 2}
@@ -293,6 +296,7 @@ def meetings(g):
 # ---- numbers
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 def test_special_values_stay_in_their_channels(special):
     g = batchnorm(3, 8, 9, 10, io="f32")
@@ -447,6 +451,7 @@ def test_other_knobs_may_leave_no_registers():
     assert plan.programs[0].fusions[0].knobs["SPECFILT"] == 0
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["i8", "f16"])
 def test_what_is_not_kept_is_read_again(io):
     """Bytes, and fragments of an odd element."""

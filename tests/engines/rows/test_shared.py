@@ -49,6 +49,7 @@ def special_rows(g, rows):
     return inputs
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "io", "threads", "held", "blocks"),
     [
@@ -88,6 +89,7 @@ def test_variances_are_as_if_their_elements_were_gone_through_again(monkeypatch)
     )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("blocks", [1, pytest.param(4, marks=ACROSS)])
 def test_results_repeat_bit_for_bit(blocks, monkeypatch):
     """In whatever order warps run and their parts arrive."""
@@ -107,6 +109,7 @@ def ptx_of(g, knobs):
     return plan, plan.blobs[plan.programs[0].modules[0].ptx].decode()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "meetings"), [(layernorm, 1), (lambda r, c: softmax([r, c], [1]), 2)]
 )
@@ -149,6 +152,7 @@ def test_norms_of_65536_elements_spill_nothing(threads, held):
     assert kernel.registers * kernel.threads <= 65536
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "threads", "held", "blocks"),
     [
