@@ -241,10 +241,15 @@ def verify(module: Any) -> None:
     module.operation.verify()
 
 
-def run_pipeline(module: Any, pipeline: str) -> None:
-    """Runs upstream passes by their textual pipeline; a failure is an internal error."""
+def run_pipeline(module: Any, pipeline: str, *, verifies_each: bool = True) -> None:
+    """Runs upstream passes by their textual pipeline; a failure is an internal error.
+
+    verifies_each: the module is verified after each pass; else whoever calls verifies it.
+    """
+    manager = PassManager.parse(pipeline)
+    manager.enable_verifier(verifies_each)
     try:
-        PassManager.parse(pipeline).run(module.operation)
+        manager.run(module.operation)
     except ir.MLIRError as error:
         raise DnncError(
             Status.INTERNAL_ERROR_COMPILATION_FAILED, f"{message(error)}", where="MLIR"

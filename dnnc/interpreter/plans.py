@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,6 +23,9 @@ from .memory import Memory
 from .parser import parse
 
 Array = Any
+
+# A module keeps its decoded kernels: other inputs and sizes of a plan need no decoding again.
+_parsed = functools.lru_cache(maxsize=8)(parse)
 
 WORKSPACE_ALIGNMENT = 256
 
@@ -115,7 +119,7 @@ class _Machine:
     ):
         self.plan, self.program, self.sizes = plan, program, dict(sizes)
         self.memory = Memory()
-        self.modules = [module or parse(plan.text(m.ptx)) for m in program.modules]
+        self.modules = [module or _parsed(plan.text(m.ptx)) for m in program.modules]
         self.addresses: dict[int, int] = {}
         self.numbers: dict[int, float | int] = {}
         self.workspace = 0
