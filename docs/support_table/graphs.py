@@ -19,7 +19,17 @@ Build = Callable[[], Any]  # makes a pygraph
 
 
 def fusion_of(build: Build, io: DType | None = None, compute: DType | None = None) -> Fusion | None:
-    """A graph as one fusion; None if an operation's constraints do not hold.
+    """A graph as one fusion, of types as `valid_graph` takes them; None if it is not valid."""
+    g = valid_graph(build, io, compute)
+    if g is None:
+        return None
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    return whole
+
+
+def valid_graph(build: Build, io: DType | None, compute: DType | None) -> Any:
+    """A pygraph of these types; None if an operation's constraints do not hold.
 
     io: the type of tensors that set none.  compute: of every operation.  None: as built.
     """
@@ -33,9 +43,7 @@ def fusion_of(build: Build, io: DType | None = None, compute: DType | None = Non
         g.validate()
     except DnncError:
         return None
-    graph = g.graph.finalize()
-    (whole,) = partition(graph, [graph.live_ops])
-    return whole
+    return g
 
 
 def summed(build: Build) -> Build:

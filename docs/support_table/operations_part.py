@@ -12,7 +12,7 @@ from dnnc.dtypes import DType
 from tests.dialect.examples import EXAMPLES
 
 from .answers import engines_of_operation, is_taken, runs
-from .graphs import Build, fusion_of, graphs_of_operation
+from .graphs import Build, fusion_of, graphs_of_operation, valid_graph
 from .linked_tests import TESTS, links
 from .markdown import table, types_text
 
@@ -57,7 +57,7 @@ def compute_types_of(builds: Iterable[Build]) -> tuple[DType, ...]:
         compute
         for compute in dtypes.COMPUTE
         if any(
-            fusion_of(b, io, compute)
+            valid_graph(b, io, compute)
             for b in graphs
             for io in (dtypes.f32, dtypes.i32, dtypes.f8e4m3)
         )

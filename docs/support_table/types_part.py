@@ -63,7 +63,8 @@ def convolutions(io: DType, op: str = "conv_fprop") -> tuple[Fusion, ...]:
     return tuple(fusion for fusion in made if fusion is not None)
 
 
-def products(operand: DType, computes: Sequence[DType] = dtypes.COMPUTE) -> tuple[Fusion, ...]:
+@cache
+def products(operand: DType, computes: tuple[DType, ...] = dtypes.COMPUTE) -> tuple[Fusion, ...]:
     """A matrix product of two operands of a type, for each compute type that it may have."""
 
     def product() -> Any:
