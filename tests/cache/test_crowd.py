@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import rotation
+
 ROOT = Path(__file__).parent.parent.parent
 
 # Ends itself where an entry is being written: before or after it has its name.
@@ -44,7 +46,7 @@ def crowd(folder, rounds, seed):
 
 
 def test_a_process_that_is_killed_harms_no_other(tmp_path):
-    crowd(tmp_path, 5, "a few")
+    crowd(tmp_path, 2, f"commit {rotation.NUMBER}")
 
 
 @pytest.mark.slow

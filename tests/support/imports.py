@@ -64,17 +64,20 @@ class ImportGraph:
         )
         self._by_module = {_module_of(path): path for path in self.paths}
         self._importers = defaultdict(dict)  # path -> file that imports it -> steps
-        nodes = {path: _run_nodes(ast.parse((root / path).read_text())) for path in self.paths}
         self._lazy = {}  # dotted name of a package's name -> module
         for path in self.paths:
             if path.endswith("/__init__.py"):
-                self._lazy |= dict(self._lazy_names(_module_of(path), nodes[path]))
+                self._lazy |= dict(self._lazy_names(_module_of(path), self._nodes(path)))
         for path in self.paths:
-            self._read(path, nodes[path])
+            self._read(path, self._nodes(path))
             if path.endswith("/conftest.py"):
                 below = path.removesuffix("conftest.py")
                 tests = [p for p in self.paths if p.startswith(below) and p != path]
                 self._importers[path].update(dict.fromkeys(tests, IMPLIED))
+
+    def _nodes(self, path):
+        """Kept no longer than needed: a million nodes cost the garbage collector seconds."""
+        return _run_nodes(ast.parse((self.root / path).read_text()))
 
     def _lazy_names(self, package, nodes):
         for node in nodes:
