@@ -21,6 +21,7 @@ from ..plan.plan import Arg, TensorMap
 from ..target import Target
 from . import ops
 from .scalars.scalar import element_type
+from .value import wrapped
 
 # The largest count whose numbers have 32 bits.  The rest up to 2**31 is for blocks and unrolled
 # loops, which go past the end.
@@ -91,7 +92,8 @@ class Kernel:
 
     def _argument(self, key: Any, type_: Any, record: Arg, attributes: str = "{}") -> Any:
         if key not in self._values:
-            self._values[key] = self._entry.add_argument(type_, ir.Location.unknown())
+            argument = self._entry.add_argument(type_, ir.Location.unknown())
+            self._values[key] = wrapped(argument)
             self._arg_attrs.append(ir.Attribute.parse(attributes))
             self.args.append(record)
         return self._values[key]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..mlir import arith, ir, llvm, nvvm, scf, vector
+from .value import element_of, wrapped
 
 Number = Any  # int | ir.Value
 
@@ -39,7 +40,7 @@ def const(value: int, type_: Any = None) -> Any:
     past = 1 << type_.width
     assert -past // 2 <= value < past, f"{value} is no {type_}"
     own = value if value < past // 2 else value - past
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, own)).result
+    return wrapped(arith.ConstantOp(type_, ir.IntegerAttr.get(type_, own)))
 
 
 def _fits_i32(value: int) -> bool:
@@ -78,7 +79,7 @@ def add(a: Number, b: Number) -> Number:
         return b
     if b == 0 and isinstance(b, int):
         return a
-    return arith.AddIOp(*_pair(a, b)).result
+    return wrapped(arith.AddIOp(*_pair(a, b)))
 
 
 def sub(a: Number, b: Number) -> Number:
@@ -90,7 +91,7 @@ def sub(a: Number, b: Number) -> Number:
         (*value, rest), (*other, less) = terms(a), terms(b)
         if value == other:
             return rest - less
-    return arith.SubIOp(*_pair(a, b)).result
+    return wrapped(arith.SubIOp(*_pair(a, b)))
 
 
 def mul(a: Number, b: Number) -> Number:
@@ -99,7 +100,7 @@ def mul(a: Number, b: Number) -> Number:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, int) and one in (0, 1):
             return 0 if one == 0 else other
-    return arith.MulIOp(*_pair(a, b)).result
+    return wrapped(arith.MulIOp(*_pair(a, b)))
 
 
 def _folded(
@@ -109,7 +110,7 @@ def _folded(
         return fold(a, b)
     if isinstance(b, int) and b == identity:
         return a
-    return make(*_pair(a, b)).result
+    return wrapped(make(*_pair(a, b)))
 
 
 def div(a: Number, b: Number) -> Number:
@@ -201,20 +202,20 @@ def compare(predicate: str, a: Number, b: Number) -> Any:
     """An i1 value; predicate: eq, ne, slt, sle, sgt, sge, ult, ..."""
     if isinstance(a, int) and isinstance(b, int):
         a = const(a)
-    return arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), *_pair(a, b)).result
+    return wrapped(arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), *_pair(a, b)))
 
 
 def both(a: Any, b: Any) -> Any:
     """a and b of i1 values, None meaning true."""
     if a is None or b is None:
         return a if b is None else b
-    return arith.AndIOp(a, b).result
+    return wrapped(arith.AndIOp(a, b))
 
 
 def select(condition: Any, a: Number, b: Number) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         a = const(a)
-    return arith.SelectOp(condition, *_pair(a, b)).result
+    return wrapped(arith.SelectOp(condition, *_pair(a, b)))
 
 
 def is_wide(a: Number) -> bool:
@@ -226,7 +227,7 @@ def to_i64(a: Number) -> Number:
     """Sign-extended; an int stays one."""
     if isinstance(a, int) or a.type == i64_type():
         return a
-    return arith.ExtSIOp(i64_type(), a).result
+    return wrapped(arith.ExtSIOp(i64_type(), a))
 
 
 def of_bits(a: Number, bits: int) -> Number:
@@ -237,11 +238,11 @@ def of_bits(a: Number, bits: int) -> Number:
 def to_i32(a: Number) -> Number:
     if isinstance(a, int) or a.type == i32_type():
         return a
-    return arith.TruncIOp(i32_type(), a).result
+    return wrapped(arith.TruncIOp(i32_type(), a))
 
 
 def to_index(a: Number) -> Any:
-    return arith.IndexCastOp(ir.IndexType.get(), value_of(a)).result
+    return wrapped(arith.IndexCastOp(ir.IndexType.get(), value_of(a)))
 
 
 # ---- vectors: a fragment of one element is a scalar
@@ -252,10 +253,6 @@ def width_of(value: Any) -> int:
     return value.type.shape[0] if isinstance(value.type, ir.VectorType) else 1
 
 
-def element_of(type_: Any) -> Any:
-    return type_.element_type if isinstance(type_, ir.VectorType) else type_
-
-
 def vector_type(element: Any, width: int) -> Any:
     return ir.VectorType.get([width], element) if width > 1 else element
 
@@ -264,7 +261,7 @@ def splat(value: Any, width: int) -> Any:
     """A scalar repeated; a fragment of that width as it is."""
     if width_of(value) == width:
         return value
-    return vector.BroadcastOp(vector_type(value.type, width), value).result
+    return wrapped(vector.BroadcastOp(vector_type(value.type, width), value))
 
 
 def elements(value: Any) -> list[Any]:
@@ -278,14 +275,14 @@ def elements(value: Any) -> list[Any]:
 def extract(value: Any, position: int) -> Any:
     if width_of(value) == 1:
         return value
-    return vector.ExtractOp(value, [], ir.DenseI64ArrayAttr.get([position])).result
+    return wrapped(vector.ExtractOp(value, [], ir.DenseI64ArrayAttr.get([position])))
 
 
 def from_elements(values: Sequence[Any]) -> Any:
     """The fragment of some scalars."""
     if len(values) == 1:
         return values[0]
-    return vector.FromElementsOp(vector_type(values[0].type, len(values)), list(values)).result
+    return wrapped(vector.FromElementsOp(vector_type(values[0].type, len(values)), list(values)))
 
 
 def concat(parts: Sequence[Any]) -> Any:
@@ -326,7 +323,7 @@ def zeros(type_: Any) -> Any:
         if isinstance(element, ir.FloatType)
         else ir.IntegerAttr.get(element, 0)
     )
-    scalar = arith.ConstantOp(element, attribute).result
+    scalar = wrapped(arith.ConstantOp(element, attribute))
     return splat(scalar, type_.shape[0] if isinstance(type_, ir.VectorType) else 1)
 
 
@@ -343,7 +340,7 @@ def gep(pointer: Any, offset: Number, element: Any) -> Any:
 
 
 def load(pointer: Any, type_: Any, alignment: int, **flags: Any) -> Any:
-    return llvm.LoadOp(type_, pointer, alignment=alignment, **flags).result
+    return wrapped(llvm.LoadOp(type_, pointer, alignment=alignment, **flags))
 
 
 def store(pointer: Any, value: Any, alignment: int) -> None:
@@ -390,7 +387,7 @@ def load_hinted(pointer: Any, type_: Any, size: int, policy: Any) -> Any:
     if words > 1:
         parts = [llvm.ExtractValueOp(i32_type(), loaded, [i]).result for i in range(words)]
         loaded = from_elements(parts)
-    return llvm.BitcastOp(type_, loaded).result
+    return wrapped(llvm.BitcastOp(type_, loaded))
 
 
 def _words(count: int, first: int) -> tuple[str, str]:
@@ -453,7 +450,7 @@ def either(
     for block, emit in ((made.then_block, then), (made.else_block, other)):
         with ir.InsertionPoint(block):
             scf.YieldOp(list(emit()))
-    return list(made.results)
+    return list(map(wrapped, made.results))
 
 
 def for_(
@@ -467,8 +464,9 @@ def for_(
     values."""
     made = scf.ForOp(*_of_one_type(low, high, step), list(inits))
     with ir.InsertionPoint(made.body):
-        scf.YieldOp(list(body(made.induction_variable, list(made.inner_iter_args))))
-    return list(made.results)
+        carried = list(map(wrapped, made.inner_iter_args))
+        scf.YieldOp(list(body(wrapped(made.induction_variable), carried)))
+    return list(map(wrapped, made.results))
 
 
 def while_(
@@ -481,10 +479,11 @@ def while_(
     made = scf.WhileOp(types, list(inits))
     before, after = (region.blocks.append(*types) for region in (made.before, made.after))
     with ir.InsertionPoint(before):
-        scf.ConditionOp(condition(list(before.arguments)), list(before.arguments))
+        carried = list(map(wrapped, before.arguments))
+        scf.ConditionOp(condition(carried), carried)
     with ir.InsertionPoint(after):
-        scf.YieldOp(list(body(list(after.arguments))))
-    return list(made.results)
+        scf.YieldOp(list(body(list(map(wrapped, after.arguments)))))
+    return list(map(wrapped, made.results))
 
 
 def opaque(value: Any) -> Any:
@@ -493,7 +492,7 @@ def opaque(value: Any) -> Any:
     given = value if is_number else llvm.PtrToIntOp(i64_type(), value).result
     text, kinds = ("mov.b32 $0, $1;", "=r,r") if is_number else ("mov.b64 $0, $1;", "=l,l")
     moved = llvm.inline_asm(given.type, [given], text, kinds, has_side_effects=True)
-    return moved if is_number else llvm.IntToPtrOp(value.type, moved).result
+    return wrapped(moved) if is_number else llvm.IntToPtrOp(value.type, moved).result
 
 
 def computed_here(value: Any) -> Any:
@@ -513,7 +512,7 @@ def computed_here(value: Any) -> Any:
         wide = word if bits >= 32 else arith.ExtUIOp(i32_type(), word).result
         wide = opaque(wide)
         fixed.append(wide if bits >= 32 else arith.TruncIOp(whole, wide).result)
-    return llvm.BitcastOp(value.type, from_elements(fixed)).result
+    return wrapped(llvm.BitcastOp(value.type, from_elements(fixed)))
 
 
 def barrier() -> None:
@@ -522,8 +521,8 @@ def barrier() -> None:
 
 
 def thread_id() -> Any:
-    return nvvm.read_ptx_sreg_tid_x()
+    return wrapped(nvvm.read_ptx_sreg_tid_x())
 
 
 def block_id(axis: str = "x") -> Any:
-    return getattr(nvvm, f"read_ptx_sreg_ctaid_{axis}")()
+    return wrapped(getattr(nvvm, f"read_ptx_sreg_ctaid_{axis}")())

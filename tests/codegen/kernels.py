@@ -17,6 +17,7 @@ from tests.support import machine
 
 TARGET = targets.of("sm_90a")
 THREADS = 256  # of a block of `applied`
+WARP = 32
 EMPTY = """
 module attributes {{gpu.container_module}} {{
   gpu.module @kernels [#nvvm.target<O = 3, chip = "{chip}", features = "+ptx{ptx}">] {{ }}
@@ -90,3 +91,20 @@ def applied(function, values):
 
     found = machine.current().run(plan_of(emit, [x], [y]), {1: values})[2]
     return values, found
+
+
+def results_of(emit):
+    """[result][thread] of the i32 that emit(thread) makes in one warp."""
+    outputs = []
+
+    def whole(output):
+        kernel = output.kernel("", WARP)
+        with kernel.body():
+            thread = ops.thread_id()
+            for uid, made in enumerate(emit(thread)):
+                outputs.append(tensor(uid, dtypes.i32, [WARP]))
+                GlobalTensor(kernel, outputs[-1]).store([Index.of(thread)], ops.value_of(made))
+        output.launch(kernel, (1, 1, 1))
+
+    found = machine.current().run(plan_of(whole, [], outputs), {})
+    return np.stack([found[y.uid] for y in outputs])

@@ -10,6 +10,7 @@ from typing import Any
 from ...expr import Expr, Size, maximum
 from ...mlir import nvvm
 from .. import ops
+from ..value import wrapped
 
 MAX_BLOCKS = 8  # that every device takes
 
@@ -39,7 +40,7 @@ class Cluster:
 
     def rank(self) -> Any:
         """This block's number in its cluster."""
-        return nvvm.read_ptx_sreg_cluster_ctarank() if self.blocks > 1 else 0
+        return wrapped(nvvm.read_ptx_sreg_cluster_ctarank()) if self.blocks > 1 else 0
 
     def row(self, rank: Any) -> Any:
         return ops.rem(rank, self.rows)
@@ -75,7 +76,7 @@ class Cluster:
 
     def count(self) -> Any:
         """Clusters of the grid."""
-        return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.blocks)
+        return wrapped(nvvm.read_ptx_sreg_nctaid_x()) // self.blocks
 
 
 def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
