@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..mlir import arith, ir, llvm, nvvm, scf, vector
+from ..target import WARP_THREADS
 from .value import element_of, wrapped
 
 Number = Any  # int | ir.Value
@@ -205,17 +206,22 @@ def compare(predicate: str, a: Number, b: Number) -> Any:
     return wrapped(arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), *_pair(a, b)))
 
 
+def condition_of(known: Any) -> Any:
+    """The i1 value of a condition, which is a bool where two numbers of Python were compared."""
+    return const(int(known), ir.IntegerType.get_signless(1)) if isinstance(known, bool) else known
+
+
 def both(a: Any, b: Any) -> Any:
-    """a and b of i1 values, None meaning true."""
+    """a and b of conditions, None meaning true."""
     if a is None or b is None:
         return a if b is None else b
-    return wrapped(arith.AndIOp(a, b))
+    return wrapped(arith.AndIOp(condition_of(a), condition_of(b)))
 
 
 def select(condition: Any, a: Number, b: Number) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         a = const(a)
-    return wrapped(arith.SelectOp(condition, *_pair(a, b)))
+    return wrapped(arith.SelectOp(condition_of(condition), *_pair(a, b)))
 
 
 def is_wide(a: Number) -> bool:
@@ -425,14 +431,14 @@ def if_(condition: Any) -> Iterator[None]:
     if condition is None:
         yield
         return
-    made = scf.IfOp(condition)
+    made = scf.IfOp(condition_of(condition))
     with ir.InsertionPoint(made.then_block):
         yield
         scf.YieldOp([])
 
 
 def if_else(condition: Any, then: Callable[[], None], other: Callable[[], None]) -> None:
-    made = scf.IfOp(condition, has_else=True)
+    made = scf.IfOp(condition_of(condition), has_else=True)
     for block, emit in ((made.then_block, then), (made.else_block, other)):
         with ir.InsertionPoint(block):
             emit()
@@ -446,7 +452,7 @@ def either(
     other: Callable[[], Sequence[Any]],
 ) -> list[Any]:
     """Values of these types, from one branch or the other."""
-    made = scf.IfOp(condition, list(types), has_else=True)
+    made = scf.IfOp(condition_of(condition), list(types), has_else=True)
     for block, emit in ((made.then_block, then), (made.else_block, other)):
         with ir.InsertionPoint(block):
             scf.YieldOp(list(emit()))
@@ -526,3 +532,22 @@ def thread_id() -> Any:
 
 def block_id(axis: str = "x") -> Any:
     return wrapped(getattr(nvvm, f"read_ptx_sreg_ctaid_{axis}")())
+
+
+def block_count() -> Any:
+    """Blocks of the grid along its first axis."""
+    return wrapped(nvvm.read_ptx_sreg_nctaid_x())
+
+
+def from_lane(word: Any, lane: Number) -> Any:
+    """An i32 of one lane, in every lane of the warp."""
+    kind = nvvm.ShflKind.idx
+    return wrapped(nvvm.shfl_sync(const(-1), word, value_of(lane), const(WARP_THREADS - 1), kind))
+
+
+def warp_id() -> Any:
+    """The warp's number in its block.
+
+    It comes through a shuffle, so that the assembler knows it to be the same in the whole warp.
+    """
+    return from_lane(thread_id() >> 5, 0)

@@ -43,13 +43,13 @@ class Cluster:
         return wrapped(nvvm.read_ptx_sreg_cluster_ctarank()) if self.blocks > 1 else 0
 
     def row(self, rank: Any) -> Any:
-        return ops.rem(rank, self.rows)
+        return rank % self.rows
 
     def column(self, rank: Any) -> Any:
-        return ops.rem(ops.div(rank, self.rows), self.columns)
+        return rank // self.rows % self.columns
 
     def slice(self, rank: Any) -> Any:
-        return ops.div(rank, self.tiles) if self.slices > 1 else 0
+        return rank // self.tiles if self.slices > 1 else 0
 
     def sharers(self, *, of_rows: bool) -> int:
         """Blocks that load a part each of an operand's tile."""
@@ -67,16 +67,16 @@ class Cluster:
         row, column = self.row(rank), self.column(rank)
         if of_rows:
             mask = sum(1 << (self.rows * i) for i in range(self.columns))
-            return column, ops.shl(ops.const(mask), row)
-        return row, ops.shl(ops.const((1 << self.rows) - 1), ops.mul(column, self.rows))
+            return column, ops.const(mask) << row
+        return row, ops.const((1 << self.rows) - 1) << (column * self.rows)
 
     def number(self) -> Any:
         """The cluster's number in the grid."""
-        return ops.div(ops.block_id(), self.blocks)
+        return ops.block_id() // self.blocks
 
     def count(self) -> Any:
         """Clusters of the grid."""
-        return wrapped(nvvm.read_ptx_sreg_nctaid_x()) // self.blocks
+        return ops.block_count() // self.blocks
 
 
 def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:

@@ -29,17 +29,17 @@ class Cursor:
     @staticmethod
     def at(use: Any, stages: int) -> Cursor:
         """The place of the i-th use."""
-        return Cursor(ops.rem(use, stages), ops.and_(ops.div(use, stages), 1))
+        return Cursor(use % stages, (use // stages) & 1)
 
     def next(self, stages: int) -> Cursor:
         """The place of the use that follows."""
-        moved = ops.add(self.stage, 1)
+        moved = self.stage + 1
         if isinstance(moved, int) and isinstance(self.phase, int):
             return Cursor(moved % stages, self.phase ^ (moved == stages))
-        wraps = ops.compare("eq", moved, stages)
+        wraps = moved.eq(stages)
         return Cursor(
             ops.select(wraps, ops.const(0), moved),
-            ops.select(wraps, ops.xor(self.phase, 1), self.phase),
+            ops.select(wraps, self.phase ^ 1, self.phase),
         )
 
     @property
@@ -80,13 +80,13 @@ class Pipeline:
 
     def slot(self, cursor: Cursor) -> Any:
         """The memory of a stage."""
-        return byte_pointer(self.data, ops.mul(cursor.stage, self.stage_bytes))
+        return byte_pointer(self.data, cursor.stage * self.stage_bytes)
 
     def full_barrier(self, cursor: Cursor) -> Any:
-        return byte_pointer(self.full, ops.mul(cursor.stage, mbarrier.BYTES))
+        return byte_pointer(self.full, cursor.stage * mbarrier.BYTES)
 
     def empty_barrier(self, cursor: Cursor) -> Any:
-        return byte_pointer(self.empty, ops.mul(cursor.stage, mbarrier.BYTES))
+        return byte_pointer(self.empty, cursor.stage * mbarrier.BYTES)
 
     def address(self, cursor: Cursor) -> Any:
         """The memory of a stage as an i32."""
@@ -102,7 +102,7 @@ class Pipeline:
 
     def wait_empty(self, cursor: Cursor) -> None:
         """Waits, for a producer, until a stage may be written."""
-        mbarrier.wait(self.empty_barrier(cursor), ops.xor(cursor.phase, 1))
+        mbarrier.wait(self.empty_barrier(cursor), cursor.phase ^ 1)
 
     def release(self, cursor: Cursor, lane: Any, blocks: int = 1) -> None:
         """Gives a stage back, for a consumer's warp that has read it; lane: of the thread.
@@ -111,8 +111,8 @@ class Pipeline:
         """
         barrier = self.empty_barrier(cursor)
         if blocks == 1:
-            with ops.if_(ops.compare("eq", lane, 0)):
+            with ops.if_(lane.eq(0)):
                 mbarrier.arrive(barrier)
         else:
-            with ops.if_(ops.less(lane, blocks)):
+            with ops.if_(lane < blocks):
                 mbarrier.arrive_at(barrier, lane)

@@ -60,14 +60,14 @@ class SplitSum:
 
         thread: among the consumers.  phase: of the tile, 0 and 1 in turn.
         """
-        mbarrier.wait_for_cluster(self._free, ops.xor(phase, 1))
-        place = ops.mul(thread, 4 * _GROUP)
+        mbarrier.wait_for_cluster(self._free, phase ^ 1)
+        place = thread * (4 * _GROUP)
         for accumulator in sums:
             registers = wgmma.unpacked(accumulator)
             for first in range(0, len(registers), _GROUP):
                 group = ops.from_elements(registers[first : first + _GROUP])
                 ops.store(byte_pointer(self.buffer, place), group, 4 * _GROUP)
-                place = ops.add(place, self._row_bytes)
+                place = place + self._row_bytes
         self._arrive(self.barriers, thread)
         mbarrier.wait_for_cluster(self.barriers, phase)
 
@@ -85,8 +85,8 @@ class SplitSum:
             add = arith.AddFOp if isinstance(registers[0].type, ir.FloatType) else arith.AddIOp
             own: list[Any] = []
             for group in range(groups):
-                number = ops.add(ops.mul(rank, groups), row + group)
-                place = ops.add(ops.mul(number, self._row_bytes), ops.mul(thread, 4 * _GROUP))
+                number = rank * groups + (row + group)
+                place = number * self._row_bytes + thread * (4 * _GROUP)
                 pointer = byte_pointer(self.buffer, place)
                 total = None
                 for block in range(self.blocks):
@@ -110,6 +110,6 @@ class SplitSum:
     def _arrive(self, barrier: Any, thread: Any) -> None:
         """A warp arrives at a barrier of every block."""
         nvvm.bar_warp_sync(ops.const(-1))
-        lane = ops.and_(thread, 31)
-        with ops.if_(ops.less(lane, self.blocks)):
+        lane = thread & 31
+        with ops.if_(lane < self.blocks):
             mbarrier.publish_to(barrier, lane)

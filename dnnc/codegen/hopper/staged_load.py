@@ -45,7 +45,7 @@ class StagedLoad:
         that are taken; default: all.
         """
         if self.is_turned:
-            buffer = ops.add(buffer, first * TURNED_ROW_BYTES)
+            buffer = buffer + first * TURNED_ROW_BYTES
             return self._take_turned(buffer, thread, columns or self.box.extents[1])
         assert first == 0, "columns of a row lie in one chunk"
         if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
@@ -54,15 +54,15 @@ class StagedLoad:
 
     def _take_matrices(self, buffer: Any, thread: Any) -> list[list[Any]]:
         """By `ldmatrix`, two column blocks of 16 rows an instruction."""
-        warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
-        row = ops.add(ops.mul(warp, 16), ops.and_(lane, 15))
-        start = ops.add(buffer, ops.mul(row, self.box.row_bytes))
+        warp, lane = thread >> 5, thread & 31
+        row = warp * 16 + (lane & 15)
+        start = buffer + row * self.box.row_bytes
         # Lanes 16 to 31 name the rows of the second column block.
-        turned = ops.xor(turn_of(self.box.row_bytes, row), ops.shl(ops.shr(lane, 4), 4))
+        turned = turn_of(self.box.row_bytes, row) ^ ((lane >> 4) << 4)
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, self.box.extents[0] // 8, 2):
-            pointer = pointer_to(ops.add(start, ops.xor(turned, block * 16)))
+            pointer = pointer_to(start + (turned ^ (block * 16)))
             words = mma.load_matrices(pointer, transposed=False)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
@@ -74,7 +74,7 @@ class StagedLoad:
         found: list[list[Any]] = []
         for block in range(0, columns // 8, 2):
             offset = turned_offset(thread, min(2, columns // 8 - block))
-            place = ops.add(buffer, ops.add(offset, block * 8 * TURNED_ROW_BYTES))
+            place = buffer + (offset + block * 8 * TURNED_ROW_BYTES)
             pointer = pointer_to(place)
             words = mma.load_matrices(pointer, transposed=True)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
@@ -87,11 +87,11 @@ class StagedLoad:
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = [[] for _ in range(self.box.extents[0] // 8)]
         for half in (0, 1):
-            at = ops.add(row, 8 * half)
-            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            at = row + 8 * half
+            start = buffer + at * self.box.row_bytes
             turn = turn_of(self.box.row_bytes, at)
             for block, pairs in enumerate(found):
-                byte = ops.add(ops.mul(column, size), block * 8 * size)
-                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
+                byte = column * size + block * 8 * size
+                pointer = pointer_to(start + (byte ^ turn))
                 pairs.append(ops.load(pointer, pair, 2 * size))
         return found

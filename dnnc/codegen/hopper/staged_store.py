@@ -70,7 +70,7 @@ class StagedStore:
         """
         assert self.is_turned or first == 0, "columns of a row lie in one chunk"
         if self.is_turned:
-            self._put_turned(ops.add(buffer, first * TURNED_ROW_BYTES), thread, pairs)
+            self._put_turned(buffer + first * TURNED_ROW_BYTES, thread, pairs)
         elif self.element_bytes == 2:
             self._put_matrices(buffer, thread, pairs)
         else:
@@ -79,36 +79,36 @@ class StagedStore:
     def _put_matrices(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By `stmatrix`, two column blocks of 16 rows an instruction."""
         together = 2 if len(pairs) % 2 == 0 else 1
-        warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
-        row = ops.add(ops.mul(warp, 16), ops.and_(lane, 15))
-        start = ops.add(buffer, ops.mul(row, self.box.row_bytes))
+        warp, lane = thread >> 5, thread & 31
+        row = warp * 16 + (lane & 15)
+        start = buffer + row * self.box.row_bytes
         # Lanes 16 to 31 name the rows of the second column block.
         turned = turn_of(self.box.row_bytes, row)
         if together == 2:
-            turned = ops.xor(turned, ops.shl(ops.shr(lane, 4), 4))
+            turned = turned ^ ((lane >> 4) << 4)
         for block in range(0, len(pairs), together):
-            offset = ops.xor(turned, block * CHUNK_BYTES)
+            offset = turned ^ (block * CHUNK_BYTES)
             registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
-            store_matrices(ops.add(start, offset), registers, "row")
+            store_matrices(start + offset, registers, "row")
 
     def _put_turned(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By `stmatrix` that transposes: 16 rows of two column blocks an instruction."""
-        start = ops.add(buffer, turned_offset(thread))
+        start = buffer + turned_offset(thread)
         for block in range(0, len(pairs), 2):
             words = [_word(word) for pair in pairs[block : block + 2] for word in pair]
-            store_matrices(ops.add(start, block * 8 * TURNED_ROW_BYTES), words, "col")
+            store_matrices(start + block * 8 * TURNED_ROW_BYTES, words, "col")
 
     def _put_pairs(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By stores of two neighbours."""
         size = self.element_bytes
         row, column = wgmma.AccumulatorLayout.origin(thread)
         for half in (0, 1):
-            at = ops.add(row, 8 * half)
-            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            at = row + 8 * half
+            start = buffer + at * self.box.row_bytes
             turn = turn_of(self.box.row_bytes, at)
             for block, pair in enumerate(pairs):
-                byte = ops.add(ops.mul(column, size), block * 8 * size)
-                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
+                byte = column * size + block * 8 * size
+                pointer = pointer_to(start + (byte ^ turn))
                 ops.store(pointer, pair[half], 2 * size)
 
     def put_quads(self, buffer: Any, thread: Any, quads: Sequence[Sequence[Any]]) -> None:
@@ -119,12 +119,12 @@ class StagedStore:
         size = self.element_bytes
         row, column = wgmma.AccumulatorLayout.origin(thread)
         for half in (0, 1):
-            at = ops.add(row, 8 * half)
-            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            at = row + 8 * half
+            start = buffer + at * self.box.row_bytes
             turn = turn_of(self.box.row_bytes, at)
             for block, quad in enumerate(quads):
-                byte = ops.add(ops.mul(column, 2 * size), block * 16 * size)
-                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
+                byte = column * (2 * size) + block * 16 * size
+                pointer = pointer_to(start + (byte ^ turn))
                 ops.store(pointer, quad[half], 4 * size)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any], policy: Any = None) -> None:
@@ -137,8 +137,8 @@ class StagedStore:
         first, second, third, *outer = at
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            place = ops.add(buffer, ops.mul(i, columns * TURNED_ROW_BYTES))
-            corner = [first, second, ops.add(third, i), *outer]
+            place = buffer + i * (columns * TURNED_ROW_BYTES)
+            corner = [first, second, third + i, *outer]
             tma.store(pointer_to(place), map_, corner, policy)
             return []
 
@@ -151,13 +151,13 @@ def turned_offset(thread: Any, blocks: int = 2) -> Any:
     Its matrices, in order: the upper 8 rows of the warp's 16, the lower ones, then the same of the
     second column block; of one block, those of the first again.
     """
-    warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
-    column = ops.and_(lane, 7)
+    warp, lane = thread >> 5, thread & 31
+    column = lane & 7
     if blocks == 2:
-        column = ops.add(column, ops.shl(ops.shr(lane, 4), 3))
-    chunk = ops.add(ops.mul(warp, 2), ops.and_(ops.shr(lane, 3), 1))
-    turned = ops.xor(ops.shl(chunk, 4), turn_of(TURNED_ROW_BYTES, column))
-    return ops.add(ops.mul(column, TURNED_ROW_BYTES), turned)
+        column = column + ((lane >> 4) << 3)
+    chunk = warp * 2 + ((lane >> 3) & 1)
+    turned = (chunk << 4) ^ turn_of(TURNED_ROW_BYTES, column)
+    return column * TURNED_ROW_BYTES + turned
 
 
 def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
@@ -192,7 +192,7 @@ def turn_of(row_bytes: int, row: Any) -> Any:
     """
     rows_per_line = 128 // row_bytes
     chunks = row_bytes // CHUNK_BYTES
-    return ops.shl(ops.and_(ops.div(row, rows_per_line), chunks - 1), 4)
+    return ((row // rows_per_line) & (chunks - 1)) << 4
 
 
 def _word(pair: Any) -> Any:

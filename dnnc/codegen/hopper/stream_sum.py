@@ -59,7 +59,7 @@ class StreamSum:
             values = ops.from_elements(sums[first : first + _GROUP])
             ops.store(byte_pointer(place, self._offset(first)), values, 4 * _GROUP)
         meet()
-        with ops.if_(ops.compare("eq", thread, 0)):
+        with ops.if_(thread.eq(0)):
             self._raise(self._flag(block, group))
 
     def total(
@@ -76,7 +76,7 @@ class StreamSum:
         add = arith.AddFOp if isinstance(sums[0].type, ir.FloatType) else arith.AddIOp
 
         def one(other: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            with ops.if_(ops.compare("eq", thread, 0)):
+            with ops.if_(thread.eq(0)):
                 self._await(self._flag(other, group))
             meet()
             place = self._place(other, group, thread)
@@ -88,22 +88,22 @@ class StreamSum:
                 found += [add(a, b).result for a, b in zip(own, part, strict=True)]
             return found
 
-        return ops.for_(ops.add(block, 1), ops.add(last_block, 1), 1, sums, one)
+        return ops.for_(block + 1, last_block + 1, 1, sums, one)
 
     # ---- places: [block][warpgroup][group of registers][thread]
 
     def _place(self, block: Any, group: Any, thread: Any) -> Any:
-        number = ops.to_i64(ops.add(ops.mul(block, self.groups), group))
-        bytes_ = ops.mul(number, ops.const(self.bytes(1, self.registers), ops.i64_type()))
+        number = ops.to_i64(block * self.groups + group)
+        bytes_ = number * ops.const(self.bytes(1, self.registers), ops.i64_type())
         start = byte_pointer(self.slots, bytes_)
-        return byte_pointer(start, ops.mul(thread, 4 * _GROUP))
+        return byte_pointer(start, thread * (4 * _GROUP))
 
     def _offset(self, register: int) -> int:
         return register * 4 * _WARPGROUP
 
     def _flag(self, block: Any, group: Any) -> Any:
-        number = ops.add(ops.mul(block, self.groups), group)
-        return byte_pointer(self.flags, ops.mul(number, _FLAG))
+        number = block * self.groups + group
+        return byte_pointer(self.flags, number * _FLAG)
 
     def _raise(self, flag: Any) -> None:
         """Shows what the warpgroup wrote before its barrier to who sees the flag."""

@@ -53,7 +53,7 @@ class TileRing:
         taken = llvm.inline_asm(
             ops.i32_type(), [place, ops.const(1)], text, "=r,l,r", has_side_effects=True
         )
-        number = ops.add(self.blocks, taken)
+        number = self.blocks + taken
         self.ring.wait_empty(cursor)
         ops.store(self.ring.slot(cursor), number, 4)
         mbarrier.arrive(self.ring.full_barrier(cursor))
@@ -65,7 +65,7 @@ class TileRing:
         number = ops.load(self.ring.slot(cursor), ops.i32_type(), 4)
         if is_warp:
             nvvm.bar_warp_sync(ops.const(-1))
-            self.ring.release(cursor, ops.and_(ops.thread_id(), 31))
+            self.ring.release(cursor, ops.thread_id() & 31)
         else:
             mbarrier.arrive(self.ring.empty_barrier(cursor))
         return number, cursor.next(SLOTS)

@@ -42,7 +42,7 @@ class Turns:
 
     def first(self, own: Any) -> Any:
         """The phase that a warpgroup's first `wait` takes: the first has nobody to wait for."""
-        return ops.select(ops.compare("eq", own, 0), ops.const(1), ops.const(0))
+        return ops.select(own.eq(0), ops.const(1), ops.const(0))
 
     def wait(self, own: Any, turn: Any) -> None:
         """Waits for a warpgroup's turn, which is 0 and 1 alternately."""
@@ -50,17 +50,17 @@ class Turns:
 
     def end(self, own: Any, lane: Any) -> None:
         """By every warp, once it has waited for its last stage; lane: of the thread."""
-        following = ops.add(own, 1)
-        wraps = ops.compare("eq", following, self.warpgroups)
-        with ops.if_(ops.compare("eq", lane, 0)):
+        following = own + 1
+        wraps = following.eq(self.warpgroups)
+        with ops.if_(lane.eq(0)):
             mbarrier.arrive(self._barrier(ops.select(wraps, ops.const(0), following)))
 
     def _barrier(self, own: Any) -> Any:
-        return byte_pointer(self.barriers, ops.mul(own, mbarrier.BYTES))
+        return byte_pointer(self.barriers, own * mbarrier.BYTES)
 
 
 def later(cursor: Cursor, uses: Any, stages: int) -> Cursor:
     """The place in a ring so many uses after another."""
-    place = ops.add(cursor.stage, uses)
-    rounds = ops.div(place, stages)
-    return Cursor(ops.rem(place, stages), ops.xor(cursor.phase, ops.and_(rounds, 1)))
+    place = cursor.stage + uses
+    rounds = place // stages
+    return Cursor(place % stages, cursor.phase ^ (rounds & 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...mlir import ir, llvm, nvvm
 from .. import ops
+from ..value import wrapped
 
 CHUNK_BYTES = 16
 _BANK_BYTES = 128
@@ -104,7 +105,7 @@ def byte_pointer(base: Any, offset: Any) -> Any:
 
 def address(pointer: Any) -> Any:
     """A shared-memory pointer as an i32."""
-    return llvm.PtrToIntOp(ops.i32_type(), pointer).result
+    return wrapped(llvm.PtrToIntOp(ops.i32_type(), pointer))
 
 
 def pointer_to(address_: Any) -> Any:

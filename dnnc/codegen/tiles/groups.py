@@ -23,6 +23,7 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
 from ..memory.smem import byte_pointer
+from ..value import wrapped
 from .schedule import in_groups
 
 _ENTRY = 4  # bytes
@@ -70,34 +71,34 @@ class GroupTable:
         return -(-2 * (room + 1) * _ENTRY // 16) * 16
 
     def _first(self, group: Any) -> Any:
-        return byte_pointer(self.memory, ops.mul(group, _ENTRY))
+        return byte_pointer(self.memory, group * _ENTRY)
 
     def _tiles(self, group: Any) -> Any:
-        return byte_pointer(self.memory, ops.mul(ops.add(group, self.room + 1), _ENTRY))
+        return byte_pointer(self.memory, (group + (self.room + 1)) * _ENTRY)
 
     # ---- the table
 
     def fill(self, first_of: Callable[[Any], Any]) -> None:
         """By the block's first warp; first_of: the first row of a group, from memory."""
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        lane = ops.thread_id() & (WARP_THREADS - 1)
         groups, rows = self.kernel.size(self.groups), self.kernel.size(self.rows)
 
         def start(group: Any) -> Any:
-            found = first_of(ops.minimum(group, ops.sub(groups, 1)))
+            found = first_of(ops.minimum(group, groups - 1))
             inside = ops.maximum(0, ops.minimum(found, rows))
-            return ops.select(ops.less(group, groups), inside, rows)
+            return ops.select(group < groups, inside, rows)
 
         def chunk(base: Any, carried: Any) -> Any:
-            group = ops.add(base, lane)
-            first, after = start(group), start(ops.add(group, 1))
-            count = ops.ceildiv(ops.maximum(0, ops.sub(after, first)), self.tile_rows)
-            until = ops.add(running_sum(self._numbers(count), lane), carried[0])
-            with ops.if_(ops.less(group, groups)):
-                ops.store(self._first(ops.add(group, 1)), after, _ENTRY)
-                ops.store(self._tiles(ops.add(group, 1)), until, _ENTRY)
+            group = base + lane
+            first, after = start(group), start(group + 1)
+            count = ops.ceildiv(ops.maximum(0, after - first), self.tile_rows)
+            until = running_sum(self._numbers(count), lane) + carried[0]
+            with ops.if_(group < groups):
+                ops.store(self._first(group + 1), after, _ENTRY)
+                ops.store(self._tiles(group + 1), until, _ENTRY)
             return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
 
-        with ops.if_(ops.compare("eq", lane, 0)):
+        with ops.if_(lane.eq(0)):
             ops.store(self._first(0), ops.value_of(start(ops.const(0))), _ENTRY)
             ops.store(self._tiles(0), ops.const(0), _ENTRY)
         ops.for_(0, groups, WARP_THREADS, [ops.const(0)], chunk)
@@ -106,9 +107,9 @@ class GroupTable:
         """How many numbers a group has, of so many tiles along the rows."""
         sides = self.kernel.size(self.sides)
         if not self.in_pairs:
-            return ops.mul(count, sides)
-        across = ops.mul(ops.and_(count, 1), ops.ceildiv(sides, 2))
-        return ops.add(ops.mul(ops.shr(count, 1), sides), across)
+            return count * sides
+        across = (count & 1) * ops.ceildiv(sides, 2)
+        return (count >> 1) * sides + across
 
     # ---- what the table says
 
@@ -127,23 +128,23 @@ class GroupTable:
         """A tile by its number; group: that of a tile before it, where the search begins."""
         (group,) = ops.while_(
             [ops.value_of(group)],
-            lambda at: ops.less(self._load(self._tiles(ops.add(at[0], 1))), ops.add(number, 1)),
-            lambda at: [ops.add(at[0], 1)],
+            lambda at: self._load(self._tiles(at[0] + 1)) < number + 1,
+            lambda at: [at[0] + 1],
         )
-        first, end = self._load(self._first(group)), self._load(self._first(ops.add(group, 1)))
-        inside = ops.sub(number, self._load(self._tiles(group)))
-        count = ops.ceildiv(ops.sub(end, first), self.tile_rows)
+        first, end = self._load(self._first(group)), self._load(self._first(group + 1))
+        inside = number - self._load(self._tiles(group))
+        count = ops.ceildiv(end - first, self.tile_rows)
         sides = self.kernel.size(self.sides)
         if not self.in_pairs:
             return GroupTile(group, *in_groups(inside, count, sides, self.together), first, end)
-        pairs = ops.shr(count, 1)
-        along = ops.mul(pairs, sides)
-        is_across = ops.less(along, ops.add(inside, 1))
+        pairs = count >> 1
+        along = pairs * sides
+        is_across = along < inside + 1
         # Of what lies across this place is not looked at, but divisions by 0 have no result.
         own = ops.select(is_across, 0, inside)
         pair, side = in_groups(own, ops.maximum(pairs, 1), sides, self.together)
-        tile = ops.select(is_across, ops.sub(count, 1), ops.mul(pair, 2))
-        side = ops.select(is_across, ops.mul(ops.sub(inside, along), 2), side)
+        tile = ops.select(is_across, count - 1, pair * 2)
+        side = ops.select(is_across, (inside - along) * 2, side)
         return GroupTile(group, tile, side, first, end, is_across)
 
     def _load(self, pointer: Any) -> Any:
@@ -155,11 +156,11 @@ def running_sum(value: Any, lane: Any) -> Any:
     distance = 1
     while distance < WARP_THREADS:
         before = from_lane(value, ops.const(distance), nvvm.ShflKind.up)
-        value = ops.add(value, ops.select(ops.less(lane, distance), 0, before))
+        value = value + ops.select(lane < distance, 0, before)
         distance *= 2
     return value
 
 
 def from_lane(value: Any, lane: Any, kind: Any) -> Any:
     clamp = 0 if kind == nvvm.ShflKind.up else WARP_THREADS - 1
-    return nvvm.shfl_sync(ops.const(-1), value, lane, ops.const(clamp), kind)
+    return wrapped(nvvm.shfl_sync(ops.const(-1), value, lane, ops.const(clamp), kind))

@@ -36,14 +36,14 @@ class TilePlace:
 
     @property
     def steps(self) -> Any:
-        return ops.sub(self.end_step, self.first_step)
+        return self.end_step - self.first_step
 
     def batch_of(self, *, is_a: bool) -> Mapping[int, Coordinate]:
         """The coordinates of an operand's matrix."""
         return self.batch if is_a or self.b_batch is None else self.b_batch
 
     def moved(self, rows: Any, columns: Any = 0) -> TilePlace:
-        return replace(self, row=ops.add(self.row, rows), column=ops.add(self.column, columns))
+        return replace(self, row=self.row + rows, column=self.column + columns)
 
 
 @dataclass(frozen=True)
@@ -85,25 +85,25 @@ class TileOrder:
     def _in_chunk(self, kernel: Kernel, number: Any) -> tuple[Any, Any, Any]:
         rows, columns = kernel.size(self.rows), kernel.size(self.columns)
         along, across = (columns, rows) if self.is_chunk_of_columns else (rows, columns)
-        each = ops.mul(ops.mul(across, self.chunk), kernel.size(self.matrices))
-        first = ops.mul(ops.div(number, each), self.chunk)
-        inside = ops.rem(number, each)
-        height = ops.minimum(ops.sub(along, first), self.chunk)
-        per_matrix = ops.mul(across, height)
-        matrix = ops.div(inside, per_matrix)
-        inside = ops.sub(inside, ops.mul(matrix, per_matrix))
+        each = across * self.chunk * kernel.size(self.matrices)
+        first = number // each * self.chunk
+        inside = number % each
+        height = ops.minimum(along - first, self.chunk)
+        per_matrix = across * height
+        matrix = inside // per_matrix
+        inside = inside - matrix * per_matrix
         if self.is_chunk_of_columns:
             row, column = in_groups(inside, rows, height, self.group_rows)
-            return matrix, row, ops.add(column, first)
+            return matrix, row, column + first
         row, column = in_groups(inside, height, columns, self.group_rows)
-        return matrix, ops.add(row, first), column
+        return matrix, row + first, column
 
 
 def in_groups(number: Any, rows: Any, columns: Any, group_rows: int) -> tuple[Any, Any]:
     """(row, column) of a tile of rows x columns, in the order of `TileOrder`."""
-    per_group = ops.mul(columns, group_rows)
-    group = ops.div(number, per_group)
-    first = ops.mul(group, group_rows)
-    height = ops.minimum(ops.sub(rows, first), group_rows)
-    inner = ops.sub(number, ops.mul(group, per_group))
-    return ops.add(first, ops.rem(inner, height)), ops.div(inner, height)
+    per_group = columns * group_rows
+    group = number // per_group
+    first = group * group_rows
+    height = ops.minimum(rows - first, group_rows)
+    inner = number - group * per_group
+    return first + inner % height, inner // height

@@ -17,7 +17,6 @@ from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.tiles.tile_table import TileTable
-from ...mlir import nvvm
 from ...target import WARP_THREADS
 from .number_ranges import Table
 from .packed_schedule import PackedSchedule
@@ -68,10 +67,7 @@ class SdpaBlock:
         if t.turns:
             self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
         self.base = base
-        self.warp = nvvm.shfl_sync(
-            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
-            nvvm.ShflKind.idx,
-        )  # fmt: skip
+        self.warp = ops.warp_id()
         self.group = ops.shr(self.warp, 2)
         self.ring = self._tile_ring(at)
         if isinstance(self.schedule, PackedSchedule):
@@ -85,7 +81,7 @@ class SdpaBlock:
         if not t.is_dynamic:
             return None
         counter = self.kernel.workspace(self.counter, is_exclusive=False)
-        blocks = nvvm.read_ptx_sreg_nctaid_x()
+        blocks = ops.block_count()
         return TileRing.of(at(t.ring_offset), at(t.ring_barriers), counter, blocks)
 
     def queries_of(self, own: Any) -> Pipeline:
@@ -122,7 +118,7 @@ class SdpaBlock:
     ) -> None:
         """body(tile, carried) for the tiles of this block.  takes: whether this thread takes their
         numbers for the block; others read them, as whole warps."""
-        first, step = ops.block_id(), nvvm.read_ptx_sreg_nctaid_x()
+        first, step = ops.block_id(), ops.block_count()
         if isinstance(self.schedule, PackedSchedule):
             assert self.schedule.table is not None
             tiles = self.schedule.table.total()
@@ -143,9 +139,7 @@ class SdpaBlock:
             else:
                 rest = body(number, rest)
                 following, cursor = ring.read(cursor, is_warp=True)
-                following = nvvm.shfl_sync(
-                    ops.const(-1), following, ops.const(0), ops.const(31), nvvm.ShflKind.idx
-                )
+                following = ops.from_lane(following, 0)
             return [following, *cursor.values, *rest]
 
         ops.while_(

@@ -96,7 +96,7 @@ class SdpaConsumer:
             ops.for_(first, self.kernel.size(schedule.queries), t.queries, [], rows)
             return carried
 
-        step = nvvm.read_ptx_sreg_nctaid_x()
+        step = ops.block_count()
         ops.for_(ops.block_id(), self.kernel.size(heads), step, [], of_head)
 
     def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:

@@ -94,7 +94,7 @@ class QuadBits:
     def __init__(self, target: GlobalTensor, lane: Any, columns: int):
         """lane: of the warp.  columns: of the tile."""
         self.target = target
-        self.own = ops.and_(lane, _QUAD - 1)
+        self.own = lane & (_QUAD - 1)
         self.blocks = columns // _BYTE
         self.words: dict[tuple[int, int], Any] = {}
 
@@ -106,7 +106,7 @@ class QuadBits:
         row = (fragment.block, fragment.half)
         word = self.words.pop(row, 0)
         for i, bit in enumerate(ops.elements(value)):
-            word = ops.or_(ops.select(bit, 1 << (_BYTE * place + i), 0), word)
+            word = ops.select(bit, 1 << (_BYTE * place + i), 0) | word
         if place + 1 == _QUAD or block + 1 == self.blocks:
             self._store(tile, fragment, word, place + 1)
         else:
@@ -114,13 +114,13 @@ class QuadBits:
 
     def _store(self, tile: Any, fragment: Any, word: Any, blocks: int) -> None:
         """Gathers a word of some blocks, of which a fragment of the last one is in hand."""
-        word = ops.shl(word, ops.mul(self.own, 2))
+        word = word << (self.own * 2)
         word = reduce.across_lanes(word, _QUAD, ops.or_)
-        byte = ops.shr(word, ops.mul(self.own, _BYTE))
+        byte = word >> (self.own * _BYTE)
         byte = arith.TruncIOp(ir.IntegerType.get_signless(8), byte).result
         # The fragment is at 8 * (blocks - 1) + 2 * own of the word, the byte at 8 * own.
-        number = ops.sub(fragment.column.number, _BYTE * (blocks - 1))
-        number = ops.add(number, ops.mul(self.own, _BYTE - 2))
+        number = fragment.column.number - _BYTE * (blocks - 1)
+        number = number + self.own * (_BYTE - 2)
         whole = replace(fragment, column=replace(fragment.column, number=number, width=_BYTE))
-        has_byte = ops.less(self.own, blocks) if blocks < _QUAD else None
+        has_byte = self.own < blocks if blocks < _QUAD else None
         self.target.store_byte(tile.at(whole), byte, ops.both(whole.inside, has_byte))

@@ -73,9 +73,9 @@ class StageLoads:
 
     def address(self, number: int, cursor: Cursor) -> Any:
         t = self.tiling
-        own = ops.mul(self.own, t.shared.loads_per_stage * t.shared.load_bytes)
+        own = self.own * (t.shared.loads_per_stage * t.shared.load_bytes)
         before = number % t.shared.loads_per_stage * t.shared.load_bytes
-        return ops.add(self.stages.address(cursor), ops.add(own, before))
+        return self.stages.address(cursor) + (own + before)
 
     def done(self, number: int, cursor: Cursor, lane: Any) -> Cursor:
         t = self.tiling

@@ -28,6 +28,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import l2
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.region import Region
+from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.totals import reduce
 from ...codegen.totals.row_exchange import RowExchange
@@ -69,18 +70,18 @@ class Edge:
     @property
     def _is_before_end(self) -> Any:
         if self.end is not None:
-            return ops.less(self.number, self.end)
+            return self.number < self.end
         if self.size.known_divisor() % self.tile == 0:
             return None
-        return ops.less(self.number, self.kernel.size(self.size))
+        return self.number < self.kernel.size(self.size)
 
     @cached_property
     def kept(self) -> Any:
         if self.end is not None:
-            return ops.minimum(self.number, ops.sub(self.end, 1))
+            return ops.minimum(self.number, self.end - 1)
         if self.size.known_divisor() % self.tile == 0:
             return self.number
-        last = ops.sub(self.kernel.size(self.size), self.width)
+        last = self.kernel.size(self.size) - self.width
         return ops.minimum(self.number, last)
 
 
@@ -171,14 +172,14 @@ class Epilogue:
         """Starts the copies of a tile's loads, by one thread; tile: the warpgroup's."""
         t = self.tiling
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            here = Cursor(*carried)
+        @loop(0, t.shared.buffer_uses, state=cursor)
+        def end(i: Any, here: Cursor) -> Cursor:
             ring.wait_empty(here)
             ring.expect(here, self._loaded_bytes)
             self._load_buffer(ring.slot(here), tile, i, ring.full_barrier(here))
-            return here.next(t.shared.load_buffers).values
+            return here.next(t.shared.load_buffers)
 
-        return Cursor(*ops.for_(0, t.shared.buffer_uses, 1, cursor.values, one))
+        return end
 
     def load_stage(
         self, stages: Pipeline, tiles: Sequence[TilePlace], cursor: Cursor, step: int
@@ -206,8 +207,8 @@ class Epilogue:
         """Starts the copies of a buffer; number: of a warpgroup's tile."""
         t = self.tiling
         per_block = t.shared.own_columns // t.shared.buffer_columns
-        block, inner = ops.div(number, per_block), ops.rem(number, per_block)
-        there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.shared.buffer_columns))
+        block, inner = number // per_block, number % per_block
+        there = tile.moved(block * wgmma.M, inner * t.shared.buffer_columns)
         for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
             tma.load(place, map_, self._corner(load.box, there), barrier)
             place = byte_pointer(place, load.bytes)
@@ -217,12 +218,12 @@ class Epilogue:
     def begin(self, own: Any) -> None:
         """own: the warpgroup's number among the consumers."""
         self.own = own
-        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
-        self.lane = ops.and_(self.thread, 31)
+        self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
+        self.lane = self.thread & 31
         self.own_exchange = self._exchange_of(own)
         self.store_policy = l2.given_up_first() if self.tiling.gives_up_stores else None
-        stores = ops.mul(own, self.tiling.shared.store_buffers * self.tiling.shared.store_bytes)
-        self.own_stores = ops.add(ops.add(self.address, self.tiling.shared.stores_offset), stores)
+        stores = own * (self.tiling.shared.store_buffers * self.tiling.shared.store_bytes)
+        self.own_stores = self.address + self.tiling.shared.stores_offset + stores
 
     def _exchange_of(self, own: Any) -> RowExchange:
         """That of a consumer warpgroup."""
@@ -230,14 +231,14 @@ class Epilogue:
         barriers = RowExchange.barrier_bytes(t.exchanges)
         return replace(
             first,
-            memory=byte_pointer(first.memory, ops.mul(own, t.shared.exchange_bytes)),
-            barriers=byte_pointer(first.barriers, ops.mul(own, barriers)),
+            memory=byte_pointer(first.memory, own * t.shared.exchange_bytes),
+            barriers=byte_pointer(first.barriers, own * barriers),
         )
 
     def end(self) -> None:
         """Shared memory lasts until every copy has read it; writes end with the kernel."""
         if self.stores:
-            with ops.if_(ops.compare("eq", self.thread, 0)):
+            with ops.if_(self.thread.eq(0)):
                 tma.wait_read(0)
 
     def run(
@@ -245,13 +246,13 @@ class Epilogue:
         place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
         loads: Loads | None,
-        cursor: Cursor,
+        cursor: Cursor | None,
         turn: Any = 0,
-    ) -> Cursor:
+    ) -> Cursor | None:
         """The epilogue of a tile.
 
         place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
-        loads, cursor: of what is staged.  turn: of the tile, 0 and 1 by turns.
+        loads, cursor: of what is staged; None: nothing is.  turn: of the tile, 0 and 1 by turns.
         """
         t = self.tiling
         tile = _Tile(self, place, sums, turn)
@@ -271,14 +272,15 @@ class Epilogue:
         block: int,
         first: int,
         loads: Loads | None,
-        cursor: Cursor,
+        cursor: Cursor | None,
         number: int,
-    ) -> Cursor:
+    ) -> Cursor | None:
         """Works through the columns of a buffer, a chunk at a time."""
         t = self.tiling
         for chunk in range(0, t.shared.buffer_columns, t.shared.chunk):
             width = min(t.shared.chunk, t.shared.buffer_columns - chunk)
             if loads is not None:
+                assert cursor is not None
                 if chunk == 0:
                     loads.wait(number, cursor)
                 tile.take(loads.address(number, cursor), chunk, width)
@@ -294,16 +296,16 @@ class Epilogue:
     def _buffers(self, number: int) -> list[Any]:
         """Where each staged output goes."""
         slot = number % self.tiling.shared.store_buffers
-        buffer, found = ops.add(self.own_stores, slot * self.tiling.shared.store_bytes), list[Any]()
+        buffer, found = self.own_stores + slot * self.tiling.shared.store_bytes, list[Any]()
         for _, store in self.stores:
             found.append(buffer)
-            buffer = ops.add(buffer, store.bytes)
+            buffer = buffer + store.bytes
         return found
 
     def _wait_for_buffer(self, number: int) -> None:
         """Waits until the copies of what the buffers held have read it."""
         buffers = self.tiling.shared.store_buffers
-        with ops.if_(ops.compare("eq", self.thread, 0)):
+        with ops.if_(self.thread.eq(0)):
             tma.wait_read(uses_since(number, self.tiling.shared.buffer_uses, buffers) - 1)
         self.meet()
 
@@ -316,7 +318,7 @@ class Epilogue:
         places = [
             (*store, at) for store, at in zip(self.stores, self._buffers(number), strict=True)
         ]
-        with ops.if_(ops.compare("eq", self.thread, 0)):
+        with ops.if_(self.thread.eq(0)):
             for place, store, source in places:
                 if place not in self.store_maps:
                     continue
@@ -333,7 +335,7 @@ class Epilogue:
     def meet(self) -> None:
         """A barrier of the warpgroup's threads."""
         nvvm.barrier(
-            barrier_id=ops.add(self.own, _FIRST_BARRIER),
+            barrier_id=self.own + _FIRST_BARRIER,
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
 
@@ -380,12 +382,12 @@ class _Tile:
             if t.outputs[place] == "bits"
         }
         down, self.right = e.layout.origin(e.thread)
-        first = ops.add(row, down)
+        first = row + down
         self.rows = [
-            [self._row(ops.add(first, block * wgmma.M + 8 * half), row_end) for half in (0, 1)]
+            [self._row(first + (block * wgmma.M + 8 * half), row_end) for half in (0, 1)]
             for block in range(t.blocks_of_rows)
         ]
-        start = ops.add(column, self.right)
+        start = column + self.right
         has_edge = e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1])
         if has_edge or ("direct" in t.outputs and t.has_few_registers):
             # Of a single column of tiles, which columns are there, and where they lie, is the same
@@ -393,7 +395,7 @@ class _Tile:
             start = ops.opaque(start)
         self.column_end = column_end
         self.columns = [
-            self._column(ops.add(start, 8 * (i // 2) + i % 2), t.pair)
+            self._column(start + (8 * (i // 2) + i % 2), t.pair)
             for i in range(t.shared.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]
@@ -424,8 +426,8 @@ class _Tile:
         """
         e = self.epilogue
         edges = [
-            self._row(ops.add(there.row, row), None),
-            self._column(ops.add(there.column, column), 1),
+            self._row(there.row + row, None),
+            self._column(there.column + column, 1),
         ]
         along = 0 if is_along_rows else 1
         edges[along] = replace(edges[along], width=width)
@@ -485,7 +487,7 @@ class _Tile:
         self.taken = []
         for _, load in e.loads:
             self.taken.append(load.take(place, e.thread, first, columns))
-            place = ops.add(place, load.bytes)
+            place = place + load.bytes
 
     # ---- values
 
@@ -535,11 +537,11 @@ class _Tile:
                 at = self.at(fragment, is_row=True)
                 self.select(fragment)
                 made = self.walk.value(value, at, 1)
-                is_first = ops.compare("eq", ops.and_(self.epilogue.lane, _QUAD - 1), 0)
+                is_first = (self.epilogue.lane & (_QUAD - 1)).eq(0)
                 is_writer = ops.both(fragment.row.inside, is_first)
                 if self.tiling.cluster[1] > 1:
                     # Other blocks of the cluster have the rest of the row, or nothing.
-                    first = ops.compare("eq", self.first_column, 0)
+                    first = self.first_column.eq(0)
                     is_writer = ops.both(is_writer, first)
                 target.store(at, made, is_writer)
 
@@ -588,9 +590,7 @@ class _Tile:
             is_there = ops.splat(is_there, width)
         if columns:
             place = 8 * (fragment.register // 4) + fragment.register % 2
-            mask = self.epilogue.matrices.space.mask(
-                self.first_column, ops.add(self.right, place), width
-            )
+            mask = self.epilogue.matrices.space.mask(self.first_column, self.right + place, width)
             is_there = ops.both(is_there, mask)
         if is_there is None:
             return value

@@ -97,7 +97,7 @@ class Exits(PartialExits):
 
     def finish(self, tile: Any, own: Any, thread: Any) -> None:
         """Combines the lanes' totals of a tile and writes them."""
-        lane, warp = ops.and_(thread, 31), ops.shr(thread, 5)
+        lane, warp = thread & 31, thread >> 5
         for (i, first, count), pairs in self.columns.items():
             self._write_columns(self.exits[i], tile, first, count, pairs, lane, warp)
         for (i, _, _), (total, fragment) in self.totals.items():
@@ -124,12 +124,12 @@ class Exits(PartialExits):
         step, own, is_writer = _places(count, lane)
         is_writer = ops.both(is_writer, self._is_there(found, tile))
         part, width = self._part(found, tile, warp), self.tiling.pair
-        right = ops.add(ops.add(tile.first_column, first), ops.mul(ops.and_(lane, 3), 2))
+        right = tile.first_column + first + (lane & 3) * 2
         for number, pair in enumerate(pairs):
-            block = ops.add(own, number * step)
-            column = ops.add(right, ops.mul(block, 8))
+            block = own + number * step
+            column = right + block * 8
             for i in range(0, 2, width):
-                at = ops.add(column, i)
+                at = column + i
                 with ops.if_(ops.both(is_writer, tile.is_column(at))):
                     self._store(found, tile, part, ops.part(pair, i, width), None, at)
 
@@ -138,9 +138,9 @@ class Exits(PartialExits):
     ) -> None:
         is_writer = self._is_there(found, tile)
         if not found.keeps_column:
-            is_writer = ops.both(is_writer, ops.compare("eq", ops.and_(lane, 3), 0))
+            is_writer = ops.both(is_writer, (lane & 3).eq(0))
         if not found.keeps_row:
-            is_writer = ops.both(is_writer, ops.less(lane, 4))
+            is_writer = ops.both(is_writer, lane < 4)
         if found.keeps_row:
             is_writer = ops.both(is_writer, fragment.row.inside)
         if found.keeps_column:
@@ -148,7 +148,7 @@ class Exits(PartialExits):
         part = self._part(found, tile, warp)
         with ops.if_(is_writer):
             for i, value in enumerate(ops.elements(total)):
-                column = ops.add(fragment.column.kept, i)
+                column = fragment.column.kept + i
                 self._store(found, tile, part, value, fragment.row.kept, column)
 
     def _store(self, found: Exit, tile: Any, part: Any, value: Any, row: Any, column: Any) -> None:
@@ -164,10 +164,10 @@ class Exits(PartialExits):
         rows, columns = self.matrices.sizes
         if not found.keeps_row and t.cluster[0] > 1:
             tiles = self.kernel.size(ceildiv(rows, t.rows))
-            is_there = ops.less(ops.div(tile.first_row, t.rows), tiles)
+            is_there = tile.first_row // t.rows < tiles
         if not found.keeps_column and t.cluster[1] > 1:
             tiles = self.kernel.size(ceildiv(columns, t.columns))
-            is_inside = ops.less(ops.div(tile.first_column, t.columns), tiles)
+            is_inside = tile.first_column // t.columns < tiles
             is_there = ops.both(is_there, is_inside)
         return is_there
 
@@ -176,15 +176,15 @@ class Exits(PartialExits):
         t, kernel, reduced = self.tiling, self.kernel, set(reduced_axes(found.operation))
         part: Any = 0
         for loop in self._loops(reduced, kept=False):
-            part = ops.mul(part, kernel.size(self.matrices.batch.dims[loop]))
-            part = ops.add(part, tile.batch[loop].index().base)
+            part = part * kernel.size(self.matrices.batch.dims[loop])
+            part = part + tile.batch[loop].index().base
         if not found.keeps_column:
-            part = ops.mul(part, kernel.size(self._column_parts))
-            part = ops.add(part, ops.div(tile.first_column, t.shared.own_columns))
+            part = part * kernel.size(self._column_parts)
+            part = part + tile.first_column // t.shared.own_columns
         if not found.keeps_row:
-            part = ops.mul(part, kernel.size(self._row_parts))
-            part = ops.add(part, ops.div(tile.first_row, t.part[0]))
-            part = ops.add(ops.mul(part, _WARPS), warp)
+            part = part * kernel.size(self._row_parts)
+            part = part + tile.first_row // t.part[0]
+            part = part * _WARPS + warp
         return part
 
 
@@ -200,7 +200,7 @@ def _spread(pairs: Sequence[Any], lane: Any, combine: reduce.Combine) -> list[An
         if len(pairs) % 2:
             pairs = [combine(pair, _from_lane(pair, distance)) for pair in pairs]
             continue
-        is_upper = ops.compare("ne", ops.and_(lane, distance), 0)
+        is_upper = (lane & distance).ne(0)
         both = list(zip(pairs[::2], pairs[1::2], strict=True))
         kept = [_chosen(is_upper, odd, even) for even, odd in both]
         sent = [_chosen(is_upper, even, odd) for even, odd in both]
@@ -215,12 +215,12 @@ def _places(count: int, lane: Any) -> tuple[int, Any, Any]:
     of so many."""
     step, own, is_writer = 1, 0, None
     for distance in _distances():
-        bit = ops.compare("ne", ops.and_(lane, distance), 0)
+        bit = (lane & distance).ne(0)
         if count % 2:
-            is_lower = ops.compare("eq", ops.and_(lane, distance), 0)
+            is_lower = (lane & distance).eq(0)
             is_writer = ops.both(is_writer, is_lower)
             continue
-        own = ops.add(own, ops.select(bit, step, 0))
+        own = own + ops.select(bit, step, 0)
         step, count = 2 * step, count // 2
     return step, own, is_writer
 

@@ -9,7 +9,7 @@ come through registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
@@ -17,11 +17,50 @@ from ...codegen.hopper import wgmma
 from ...codegen.hopper.operand_fragments import OperandFragments
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.turns import Turns, later
+from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
-from ...mlir import arith
 from .matrices_sm90 import Loop, Matrices
 from .tile_loop_sm90 import Tiles
 from .tile_sm90 import Tiling
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a consumer warpgroup is.
+
+    stages: in the ring of the operands.  turn: the phase of its turn; None: there are no turns.
+    loop: the record of another main loop, in rings of its own; None: there is none.
+    """
+
+    stages: Cursor | None
+    turn: Any = None
+    loop: Any = None
+
+
+@dataclass(frozen=True)
+class Mainloop:
+    """here: the stage that comes.  previous: the one whose products still run, or -1."""
+
+    here: Cursor
+    previous: Any
+    sums: list[Any]
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """here: the stage that comes.  totals: the registers of all sums so far, in f32."""
+
+    here: Cursor
+    totals: list[Any]
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """here: the stage whose first operand is in registers.  words: those registers."""
+
+    here: Cursor
+    words: list[Any]
+    sums: list[Any]
 
 
 @dataclass(frozen=True)
@@ -50,60 +89,54 @@ class Multiplier:
     def skip(self, cursor: Cursor, place: TilePlace) -> Cursor:
         """Lets the stages of a tile go by."""
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            here = Cursor(*carried)
+        @loop(0, place.steps, state=cursor)
+        def end(i: Any, here: Cursor) -> Cursor:
             self.pipeline.wait_full(here)
             self._release(here)
-            return here.next(self.tiling.stages).values
+            return here.next(self.tiling.stages)
 
-        return Cursor(*ops.for_(0, place.steps, 1, cursor.values, step))
+        return end
 
-    def tile(self, carried: Sequence[Any], place: TilePlace) -> tuple[list[Any], list[Any]]:
-        """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup.
+    def tile(self, places: Places, place: TilePlace) -> tuple[Places, list[Any]]:
+        """(places, accumulators) after a tile: of each product, one for each 64 rows of the
+        warpgroup.
 
-        carried: the places in the rings, before and after.  place: of the warpgroup's tile.
+        place: of the warpgroup's tile.
         """
         if self.loop:
-            return self.loop.multiply(
-                carried, place, self.own, self.lane, self._undefined(), self._start_products
+            own, sums = self.loop.multiply(
+                places.loop, place, self.own, self.lane, self._undefined(), self._start_products
             )
-        if self.tiling.takes_turns:
-            return self._multiply_in_turn(Cursor(*carried[:2]), carried[2], place)
+            return replace(places, loop=own), sums
+        assert places.stages is not None
+        if self.tiling.takes_turns:  # once the warpgroup before has begun its last products
+            self.turns.wait(self.own, places.turn)
         multiply = self._multiply_panels
         if self.tiling.promotes:
             multiply = self._multiply_promoted
         elif self.tiling.takes_fragments:
             multiply = self._multiply_fragments
-        cursor, sums = multiply(Cursor(*carried), place)
-        return cursor.values, sums
+        cursor, sums = multiply(places.stages, place)
+        return replace(places, stages=cursor), sums
 
-    def first_places(self) -> list[Any]:
-        """This warpgroup's, in the rings."""
+    def first_places(self) -> Places:
+        """This warpgroup's places before its first tile."""
         if self.loop:
-            return list(self.loop.start())
+            return Places(None, loop=self.loop.start())
         if not self.tiling.takes_turns:
-            return Cursor().values
+            return Places(Cursor())
         t = self.tiling
-        steps = ops.add(ops.sub(self.tiles.end_step, self.tiles.first_step), t.shared.load_steps)
-        first = Cursor.at(ops.mul(self.own, steps), t.stages)
-        return [*first.values, self.turns.first(self.own)]
+        steps = self.tiles.end_step - self.tiles.first_step + t.shared.load_steps
+        return Places(Cursor.at(self.own * steps, t.stages), self.turns.first(self.own))
 
-    def following(self, places: Sequence[Any], place: TilePlace) -> Sequence[Any]:
+    def following(self, places: Places, place: TilePlace) -> Places:
         """This warpgroup's places in the rings, once it has finished a tile."""
         t = self.tiling
         if not t.takes_turns:
             return places
-        others = ops.mul(ops.add(place.steps, t.shared.load_steps), t.consumers - 1)
-        following = later(Cursor(*places[:2]), others, t.stages)
-        return [*following.values, ops.xor(places[2], 1)]
-
-    def _multiply_in_turn(
-        self, cursor: Cursor, turn: Any, place: TilePlace
-    ) -> tuple[list[Any], list[Any]]:
-        """Multiplies when the warpgroup before this one has begun its last products."""
-        self.turns.wait(self.own, turn)
-        cursor, sums = self._multiply_panels(cursor, place)
-        return [*cursor.values, turn], sums
+        assert places.stages is not None
+        others = (place.steps + t.shared.load_steps) * (t.consumers - 1)
+        return replace(places, stages=later(places.stages, others, t.stages), turn=places.turn ^ 1)
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """A group of products for each panel, of which the last of a round ends in the next one.
@@ -114,32 +147,30 @@ class Multiplier:
         t = self.tiling
         last = len(self._panels) - 1
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        start = Mainloop(cursor, -1, self._undefined())
+
+        @loop(0, place.steps, len(self._panels), state=start)
+        def end(i: Any, now: Mainloop) -> Mainloop:
             for number, k_steps in enumerate(self._panels):
-                stage, phase, previous, *sums = carried
-                here = Cursor(stage, phase)
-                self.pipeline.wait_full(here)
-                sums = self._multiply_stage(here, ops.add(i, number), sums, k_steps=k_steps)
+                self.pipeline.wait_full(now.here)
+                sums = self._multiply_stage(now.here, i + number, now.sums, k_steps=k_steps)
                 wgmma.wait(int(number == last))
                 if number == 0:
-                    with ops.if_(ops.compare("sge", previous, 0)):
-                        self._release(Cursor(previous))
+                    with ops.if_(now.previous >= 0):
+                        self._release(Cursor(now.previous))
                 if number < last:
-                    self._release(here)
-                carried = [*here.next(t.stages).values, stage, *sums]
-            return carried
+                    self._release(now.here)
+                now = Mainloop(now.here.next(t.stages), now.here.stage, sums)
+            return now
 
-        start = [*cursor.values, ops.const(-1), *self._undefined()]
-        found = ops.for_(0, place.steps, len(self._panels), start, step)
-        stage, phase, previous, *sums = found
         has_more = t.shared.load_steps > 0
         if t.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
-        sums = wgmma.wait_for(sums)
-        self._release(Cursor(previous))
+        sums = wgmma.wait_for(end.sums)
+        self._release(Cursor(end.previous))
         if t.takes_turns and has_more:
-            self._end_turn(Cursor(stage, phase))
-        return Cursor(stage, phase), sums
+            self._end_turn(end.here)
+        return end.here, sums
 
     @property
     def _panels(self) -> Sequence[int]:
@@ -162,26 +193,22 @@ class Multiplier:
         columns = t.part[1]
         type_ = wgmma.accumulator_type(self.tiling.row, columns)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            here = Cursor(*carried[:2])
-            self.pipeline.wait_full(here)
-            parts = self._multiply_stage(here, ops.const(0), undefined, k_steps=k_steps)
-            parts = wgmma.wait_for(parts)
-            self._release(here)
-            flat = [value for part in parts for value in wgmma.unpacked(part)]
-            totals = [
-                arith.AddFOp(total, value).result
-                for total, value in zip(carried[2:], flat, strict=True)
-            ]
-            return [*here.next(t.stages).values, *totals]
-
         registers = len(undefined) * columns // 2
-        zeros = [ops.zeros(ops.f32_type())] * registers
-        start = [*cursor.values, *zeros]
-        stage, phase, *totals = ops.for_(0, place.steps, 1, start, step)
+        start = Promoted(cursor, [ops.zeros(ops.f32_type())] * registers)
+
+        @loop(0, place.steps, state=start)
+        def end(i: Any, now: Promoted) -> Promoted:
+            self.pipeline.wait_full(now.here)
+            parts = self._multiply_stage(now.here, ops.const(0), undefined, k_steps=k_steps)
+            parts = wgmma.wait_for(parts)
+            self._release(now.here)
+            flat = [value for part in parts for value in wgmma.unpacked(part)]
+            totals = [total + value for total, value in zip(now.totals, flat, strict=True)]
+            return Promoted(now.here.next(t.stages), totals)
+
         each = columns // 2
-        sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
-        return Cursor(stage, phase), sums
+        parts = [end.totals[i : i + each] for i in range(0, registers, each)]
+        return end.here, [wgmma.packed(type_, part) for part in parts]
 
     def _multiply_fragments(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """Multiplies with the operand along the rows in registers.
@@ -190,14 +217,14 @@ class Multiplier:
         """
         t = self.tiling
         operand = self.operands[t.products[0][0]]
-        thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         batch = place.batch_of(is_a=operand.is_a)
         fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
-        own_row = ops.mul(self.own, t.part[0])
+        own_row = self.own * t.part[0]
 
         def take(here: Cursor, step: Any) -> list[Any]:
             self.pipeline.wait_full(here)
-            first_k = ops.mul(ops.add(place.first_step, step), self.matrices.k_panel)
+            first_k = (place.first_step + step) * self.matrices.k_panel
             blocks = fragments.take(self.pipeline.slot(here), own_row, first_k)
             return [word for words in blocks for word in words]
 
@@ -207,26 +234,22 @@ class Multiplier:
             return self._multiply_stage(here, step, sums, blocks)
 
         words = wgmma.settled(take(cursor, 0))
-        count = len(words)
+        last = place.steps - 1
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            here = Cursor(*carried[:2])
-            sums = start(here, i, carried[2 : 2 + count], carried[2 + count :])
-            following = here.next(t.stages)
+        @loop(0, last, state=Fragments(cursor, words, self._undefined()))
+        def end(i: Any, now: Fragments) -> Fragments:
+            sums = start(now.here, i, now.words, now.sums)
+            following = now.here.next(t.stages)
             # Words that are computed while products run would be written to registers that these
             # read, or make the assembler serialize them (C7513): the other warpgroup's run then.
             wgmma.wait(0)
-            self._release(here)
-            words = wgmma.settled(take(following, ops.add(i, 1)))
-            return [*following.values, *words, *sums]
+            self._release(now.here)
+            return Fragments(following, wgmma.settled(take(following, i + 1)), sums)
 
-        last = ops.sub(place.steps, 1)
-        carried = ops.for_(0, last, 1, [*cursor.values, *words, *self._undefined()], step)
-        here = Cursor(*carried[:2])
-        sums = start(here, last, carried[2 : 2 + count], carried[2 + count :])
+        sums = start(end.here, last, end.words, end.sums)
         sums = wgmma.wait_for(sums)
-        self._release(here)
-        return here.next(t.stages), sums
+        self._release(end.here)
+        return end.here.next(t.stages), sums
 
     def _undefined(self) -> list[Any]:
         """Accumulators whose first products do not read them."""
@@ -250,8 +273,8 @@ class Multiplier:
         descriptors = list[Any]()
         for operand in self.operands:
             step = t.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
-            place = ops.add(stage, operand.plan["offset"])
-            place = ops.add(place, ops.mul(self.own, step))
+            place = stage + operand.plan["offset"]
+            place = place + self.own * step
             descriptors.append(wgmma.descriptor(place, operand.panels))
         return self._start_products(descriptors, is_added, sums, words, k_steps)
 

@@ -12,7 +12,7 @@ Every role of a block (loading, multiplying) goes through the same tiles by a lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
@@ -22,6 +22,7 @@ from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
+from ...codegen.state import loop, repeat
 from ...codegen.tiles.groups import GroupTable, GroupTile
 from ...codegen.tiles.schedule import TileOrder, TilePlace
 from ...codegen.walk.index import Index
@@ -40,8 +41,8 @@ class Role(Enum):
     WARPS = auto()
 
 
-# body(place, carried) gives the next carried values.
-Body = Callable[[TilePlace, Sequence[Any]], Sequence[Any]]
+# body(place, record) gives the next record: see `codegen.state`.
+Body = Callable[[TilePlace, Any], Any]
 
 
 @dataclass
@@ -73,26 +74,30 @@ class Tiles:
         """Tiles of clusters; of groups, once their table is made."""
         return self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
 
-    def each(self, carried: Sequence[Any], body: Body, role: Role, own: Any = None) -> None:
-        """body(place, carried) gives the next carried values, for this block's tiles.
+    def each(self, state: Any, body: Body, role: Role, own: Any = None) -> None:
+        """Runs body(place, record), which gives the next record, for this block's tiles.
 
-        own: the consumer warpgroup whose tiles are meant, where each has some; None: all tiles.
+        state: the first record.  own: the consumer warpgroup whose tiles are meant, where each has
+        some; None: all tiles.
         """
         if self.tiling.streams:
-            self._each_streamed(carried, body)
+            self._each_streamed(state, body)
         elif self.tiling.is_dynamic:
-            self._each_dynamic(carried, body, role)
+            self._each_dynamic(state, body, role)
         elif self.groups:
-            self._each_of_groups(self.groups, carried, body)
+            self._each_of_groups(self.groups, state, body)
         else:
-            self._each_static(carried, body, own if self.tiling.takes_turns else None)
+            self._each_static(state, body, own if self.tiling.takes_turns else None)
 
-    def _each_static(self, carried: Sequence[Any], body: Body, own: Any) -> None:
+    def _each_static(self, state: Any, body: Body, own: Any) -> None:
         number, count = self.cluster.number(), self.cluster.count()
         if own is not None:
-            number = ops.add(number, ops.mul(own, count))
-            count = ops.mul(count, self.tiling.consumers)
-        ops.for_(number, self.count(), count, carried, lambda i, c: body(self._at(i), c))
+            number = number + own * count
+            count = count * self.tiling.consumers
+
+        @loop(number, self.count(), count, state=state)
+        def _(number: Any, now: Any) -> Any:
+            return body(self._at(number), now)
 
     def _at(self, number: Any) -> TilePlace:
         """The place of a tile by its number."""
@@ -102,23 +107,23 @@ class Tiles:
 
     def _place(self, row: Any, column: Any, batch: Any) -> TilePlace:
         """This block's place in a tile of its cluster."""
-        row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
-        column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
+        row = row * self.cluster.rows + self.cluster.row(self.rank)
+        column = column * self.cluster.columns + self.cluster.column(self.rank)
         t = self.tiling
-        row, column = ops.mul(row, t.rows), ops.mul(column, t.columns)
+        row, column = row * t.rows, column * t.columns
         end = self.steps_of(batch) if self.steps_of else self.end_step
         return TilePlace(row, column, batch, self.first_step, end)
 
     # ---- groups
 
-    def _each_of_groups(self, groups: GroupTable, carried: Sequence[Any], body: Body) -> None:
-        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            group, *carried = carried
-            found = groups.place(number, group)
-            return [found.group, *body(self._in_group(found), carried)]
+    def _each_of_groups(self, groups: GroupTable, state: Any, body: Body) -> None:
+        first, count, step = self.cluster.number(), self.count(), self.cluster.count()
 
-        start = [ops.const(0), *carried]
-        ops.for_(self.cluster.number(), self.count(), self.cluster.count(), start, one)
+        @loop(first, count, step, state=(0, state))
+        def _(number: Any, now: Any) -> Any:
+            group, own = now
+            found = groups.place(number, group)
+            return found.group, body(self._in_group(found), own)
 
     def _in_group(self, found: GroupTile) -> TilePlace:
         swaps = self.tiling.swaps
@@ -132,71 +137,61 @@ class Tiles:
 
     def _place_of_pair(self, row: Any, column: Any, is_across: Any) -> TilePlace:
         """This block's place, of two tiles beside each other of which the first one's is given."""
-        row = ops.add(row, ops.select(is_across, 0, self.rank))
-        column = ops.add(column, ops.select(is_across, self.rank, 0))
+        row = row + ops.select(is_across, 0, self.rank)
+        column = column + ops.select(is_across, self.rank, 0)
         t = self.tiling
-        place = TilePlace(
-            ops.mul(row, t.rows), ops.mul(column, t.columns), {}, self.first_step, self.end_step
-        )
+        place = TilePlace(row * t.rows, column * t.columns, {}, self.first_step, self.end_step)
         return replace(place, is_across=is_across)
 
     # ---- stream-K
 
-    def _each_streamed(self, carried: Sequence[Any], body: Body) -> None:
+    def _each_streamed(self, state: Any, body: Body) -> None:
         """A run may begin and end inside a tile: blocks that have a tile's steps in part leave
         their sums to the one that has its beginning (`codegen.hopper.stream_sum`)."""
         steps, tiles = self.end_step, self.count()
         block, blocks = ops.block_id(), self.cluster.count()
         # A run is at least a tile long where there are as many tiles as blocks.
-        rounds = ops.maximum(0, ops.sub(ops.div(tiles, blocks), 1))
-        whole = ops.mul(rounds, blocks)
-        units = ops.mul(ops.sub(tiles, whole), steps)
-        run = ops.div(ops.add(units, ops.sub(blocks, 1)), blocks)
-        begin = ops.minimum(ops.mul(block, run), units)
-        length = ops.minimum(run, ops.sub(units, begin))
-        before = ops.mul(rounds, steps)
-        total = ops.add(before, length)
+        rounds = ops.maximum(0, tiles // blocks - 1)
+        whole = rounds * blocks
+        units = (tiles - whole) * steps
+        run = (units + (blocks - 1)) // blocks
+        begin = ops.minimum(block * run, units)
+        length = ops.minimum(run, units - begin)
+        before = rounds * steps
+        total = before + length
 
-        def one(carried: Sequence[Any]) -> Sequence[Any]:
-            done, *carried = carried
-            is_whole = ops.less(done, before)
-            unit = ops.add(begin, ops.sub(done, before))
-            tile = ops.div(unit, steps)
-            first = ops.select(is_whole, 0, ops.sub(unit, ops.mul(tile, steps)))
-            left = ops.select(is_whole, steps, ops.sub(total, done))
-            end = ops.minimum(steps, ops.add(first, left))
-            number = ops.select(
-                is_whole, ops.add(block, ops.mul(ops.div(done, steps), blocks)),
-                ops.add(whole, tile),
-            )  # fmt: skip
-            end_unit = ops.sub(ops.mul(ops.add(tile, 1), steps), 1)
-            last = ops.select(is_whole, block, ops.div(end_unit, run))
+        @repeat(lambda now: now[0] < total, state=(0, state))
+        def _(now: Any) -> Any:
+            done, own = now
+            is_whole = done < before
+            unit = begin + (done - before)
+            tile = unit // steps
+            first = ops.select(is_whole, 0, unit - tile * steps)
+            left = ops.select(is_whole, steps, total - done)
+            end = ops.minimum(steps, first + left)
+            number = ops.select(is_whole, block + done // steps * blocks, whole + tile)
+            end_unit = (tile + 1) * steps - 1
+            last = ops.select(is_whole, block, end_unit // run)
             place = replace(self._at(number), first_step=first, end_step=end, last_block=last)
-            following = body(place, carried)
-            return [ops.add(done, ops.sub(end, first)), *following]
-
-        start = [ops.const(0), *carried]
-        ops.while_(start, lambda c: ops.less(c[0], total), one)
+            following = body(place, own)
+            return done + (end - first), following
 
     # ---- tiles that are taken when a block is free
 
-    def _each_dynamic(self, carried: Sequence[Any], body: Body, role: Role) -> None:
+    def _each_dynamic(self, state: Any, body: Body, role: Role) -> None:
         tiles, ring = self.count(), self.ring
         assert ring is not None
 
-        def one(carried: Sequence[Any]) -> Sequence[Any]:
-            number, stage, phase, *carried = carried
-            cursor = Cursor(stage, phase)
+        @repeat(lambda now: now[0] < tiles, state=(self.cluster.number(), Cursor(), state))
+        def _(now: Any) -> Any:
+            number, cursor, own = now
             if role == Role.TAKER:  # others may read it while this tile is loaded
                 following, cursor = ring.take(cursor)
-                carried = body(self._at(number), carried)
+                own = body(self._at(number), own)
             else:
-                carried = body(self._at(number), carried)
+                own = body(self._at(number), own)
                 following, cursor = ring.read(cursor, is_warp=role == Role.WARPS)
-            return [following, *cursor.values, *carried]
-
-        start = [ops.value_of(self.cluster.number()), *Cursor().values, *carried]
-        ops.while_(start, lambda c: ops.less(c[0], tiles), one)
+            return following, cursor, own
 
 
 # ---- what consumer warpgroups have of a tile
@@ -204,26 +199,14 @@ class Tiles:
 
 def own_part(tiling: Tiling, place: TilePlace, own: Any) -> TilePlace:
     """A consumer warpgroup's part of a tile."""
-    return place.moved(*(ops.mul(own, step) for step in tiling.part_step))
+    return place.moved(*(own * step for step in tiling.part_step))
 
 
 def has_epilogue(tiling: Tiling, place: TilePlace) -> Any:
     """Whether a warpgroup's part of a tile has an epilogue here: it has rows of its group, and its
     beginning along k.  None: always."""
     if tiling.streams:
-        return ops.compare("eq", place.first_step, 0)
+        return place.first_step.eq(0)
     if place.end is None or tiling.swaps or tiling.splits > 1:
         return None
-    return ops.less(place.row, place.end)
-
-
-def chosen(
-    condition: Any,
-    carried: Sequence[Any],
-    then: Callable[[], Sequence[Any]],
-    other: Callable[[], Sequence[Any]],
-) -> Sequence[Any]:
-    """The next carried values: from `then` where a condition holds, or is None."""
-    if condition is None:
-        return then()
-    return ops.either(condition, [value.type for value in carried], then, other)
+    return place.row < place.end
