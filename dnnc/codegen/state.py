@@ -41,7 +41,7 @@ def loop(low: Any, high: Any, step: Any = 1, *, state: Any = ()) -> Callable[[Bo
     """
 
     def run(body: Body) -> Any:
-        what, inits = f"loop {body.__name__}", _values(state)
+        what, inits = _name_of(body), _values(state)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             return _following(state, inits, body(i, _rebuilt(state, iter(carried))), what)
@@ -55,7 +55,7 @@ def repeat(condition: Callable[[Any], Any], *, state: Any) -> Callable[[Body], A
     """A loop that runs while condition(record) holds: the same of a body(record)."""
 
     def run(body: Body) -> Any:
-        what, inits = f"loop {body.__name__}", _values(state)
+        what, inits = _name_of(body), _values(state)
 
         def holds(carried: Sequence[Any]) -> Any:
             return condition(_rebuilt(state, iter(carried)))
@@ -82,6 +82,10 @@ def chosen(condition: Any, state: Any, then: Callable[[], Any], other: Callable[
 
 
 # ---- records
+
+
+def _name_of(body: Body) -> str:
+    return f"loop {getattr(body, '__name__', '')}".rstrip()
 
 
 def _leaves(record: Any, path: str = "") -> Iterator[tuple[str, Any]]:

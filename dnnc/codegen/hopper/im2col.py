@@ -73,7 +73,7 @@ class Window:
         return output * self.stride + tap * self.dilation
 
     def origin(self, start: ops.Number) -> ops.Number:
-        return ops.sub(ops.mul(start, self.stride), self.pre)
+        return start * self.stride - self.pre
 
     def lines(self, outputs: int) -> int:
         return outputs * self.stride
@@ -201,7 +201,7 @@ def first_pixel(kernel: Kernel, box: Im2colBox, number: Any) -> list[Any]:
     for window, extent in zip(box.windows[::-1], box.outputs[::-1], strict=True):
         quotient = kernel.divide(number, extent)
         place = kernel.remainder(number, extent, quotient)
-        found.append(ops.add(ops.mul(place, window.stride), window.lower))
+        found.append(place * window.stride + window.lower)
         number = quotient
     return [*found, number]
 
@@ -210,15 +210,15 @@ def tap_of(box: Im2colBox, number: Any) -> list[Any]:
     """The place in the filter, in the order of the windows, of the tap with a number."""
     found: list[Any] = []
     for window in box.windows[:0:-1]:
-        found.append(ops.rem(number, window.taps))
-        number = ops.div(number, window.taps)
+        found.append(number % window.taps)
+        number = number // window.taps
     return [number, *reversed(found)]
 
 
 def offsets_of(box: Im2colBox, tap: Sequence[Any]) -> list[Any]:
     """The offsets (w, h, d) of a tap; tap: its place in the filter, in the order of the windows."""
     places = zip(box.windows, tap, strict=True)
-    return [ops.mul(place, window.dilation) for window, place in places][::-1]
+    return [place * window.dilation for window, place in places][::-1]
 
 
 # ---- the copy

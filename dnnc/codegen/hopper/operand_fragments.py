@@ -58,7 +58,7 @@ class OperandFragments:
         self.walk = Walk(o.kernel, leaves, o.region.symbols)
         down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.rows = [
-            [self._row(ops.add(ops.add(self.first, down), block * wgmma.M + 8 * half))
+            [self._row(self.first + down + (block * wgmma.M + 8 * half))
              for half in (0, 1)]
             for block in range(self.blocks)
         ]  # fmt: skip
@@ -68,7 +68,7 @@ class OperandFragments:
 
     def _row(self, row: Any) -> Index:
         """Kept inside the tensor: what is computed past its end is not stored."""
-        last = ops.sub(self.operand.kernel.size(self.operand.size), 1)
+        last = self.operand.kernel.size(self.operand.size) - 1
         return Index(ops.minimum(row, last))
 
     def _load_what_k_does_not_change(self, row: Index) -> None:
@@ -91,8 +91,8 @@ class OperandFragments:
         o = self.operand
         found = []
         for block in range(self.blocks):
-            row = ops.add(own_row, block * wgmma.M)
-            place = ops.add(smem.address(o.slot(stage)), ops.mul(row, o.box.row_bytes))
+            row = own_row + block * wgmma.M
+            place = smem.address(o.slot(stage)) + row * o.box.row_bytes
             pairs = StagedLoad(o.box).take(place, self.thread)
             found.append(self._words(pairs, block, first_k))
         return found
@@ -101,7 +101,7 @@ class OperandFragments:
         walk = self.walk.branch()
         found = []
         for i, halves in enumerate(pairs):
-            k, inside = self._k(ops.add(ops.add(first_k, self.right), 8 * i))
+            k, inside = self._k(first_k + self.right + 8 * i)
             for half, pair in enumerate(halves):
                 self.taken.current = pair
                 o = self.operand
@@ -119,4 +119,4 @@ class OperandFragments:
         if size.known_divisor() % self.operand.panels.k == 0:
             return Index(k, 1, _PAIR), None
         limit = self.operand.kernel.size(size)
-        return Index(ops.minimum(k, ops.sub(limit, _PAIR)), 1, _PAIR), ops.less(k, limit)
+        return Index(ops.minimum(k, limit - _PAIR), 1, _PAIR), k < limit

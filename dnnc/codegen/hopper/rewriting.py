@@ -69,18 +69,18 @@ class RawRows:
         each = min(bytes_, CHUNK_BYTES)
         parts = []
         for start in range(0, bytes_, each):
-            byte = ops.add(ops.mul(first, size), start)
-            place = smem.byte_pointer(slot, ops.add(self._offset(row, byte), self.offset))
+            byte = first * size + start
+            place = smem.byte_pointer(slot, self._offset(row, byte) + self.offset)
             parts.append(ops.load(place, ops.vector_type(element, each // size), each))
         return ops.concat(parts)
 
     def _offset(self, row: Any, byte: Any) -> Any:
         """Bytes from the tile's start; rows of 16 bytes, or of more than 128, are not turned."""
         if not CHUNK_BYTES < self.row_bytes <= ROW_BYTES:
-            return ops.add(ops.mul(row, self.row_bytes), byte)
+            return row * self.row_bytes + byte
         tile = SwizzledTile(1, self.row_bytes)
-        inside = ops.and_(byte, CHUNK_BYTES - 1)
-        return ops.add(tile.offset(row, ops.shr(byte, 4)), inside)
+        inside = byte & (CHUNK_BYTES - 1)
+        return tile.offset(row, byte >> 4) + inside
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Rewriting:
     @property
     def thread(self) -> Any:
         """The thread's number among those that rewrite: all but the first warp of a warpgroup."""
-        return ops.sub(ops.thread_id(), WARP_THREADS)
+        return ops.thread_id() - WARP_THREADS
 
     def rewrite(
         self,
@@ -136,18 +136,18 @@ class Rewriting:
         keep(row, k in the group, fragment, whether it is of the group) stores what is computed
         elsewhere too.
         """
-        chunk = ops.and_(self.thread, self.tile.chunks - 1)
-        own, step = ops.div(self.thread, self.tile.chunks), self.row_step
-        place = ops.mul(chunk, self.elems)
-        k, is_there = self._kept(ops.add(first_k, place))
-        at = self._at(Index(ops.add(group, k), 1, self.elems))
+        chunk = self.thread & (self.tile.chunks - 1)
+        own, step = self.thread // self.tile.chunks, self.row_step
+        place = chunk * self.elems
+        k, is_there = self._kept(first_k + place)
+        at = self._at(Index(group + k, 1, self.elems))
         walk = Walk(self.kernel, self.leaves, self.region.symbols)
         self._load_what_rows_share(walk, at)
         wait()
 
         def some(first: Any, count: int) -> None:
             """Rewrites rows from one on, each a step after the last."""
-            numbers = [ops.add(first, i * step) for i in range(count)]
+            numbers = [first + i * step for i in range(count)]
             taken = [[raw.load(slot, n, place, self.elems) for raw in self.raws] for n in numbers]
             made = [
                 self._zeroed(self._value(walk, fragments, at), ops.both(is_there, inside(n)))
@@ -156,7 +156,7 @@ class Rewriting:
             for n, value in zip(numbers, made, strict=True):
                 if keep is not None:
                     keep(n, Index(k, 1, self.elems), self._fragment(value), is_there)
-                target = smem.byte_pointer(slot, ops.add(self.tile.offset(n, chunk), self.offset))
+                target = smem.byte_pointer(slot, self.tile.offset(n, chunk) + self.offset)
                 ops.store(target, value, CHUNK_BYTES)
 
         whole, rest = divmod(rows, step)
@@ -164,17 +164,17 @@ class Rewriting:
         loops, left = divmod(whole, together)
 
         def round_(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            some(ops.add(own, ops.mul(i, together * step)), together)
+            some(own + i * (together * step), together)
             return carried
 
         if loops:
             ops.for_(0, loops, 1, [], round_)
         done = loops * together
         if left:
-            some(ops.add(own, done * step), left)
+            some(own + done * step, left)
         if rest:
-            with ops.if_(ops.less(own, rest)):
-                some(ops.add(own, whole * step), 1)
+            with ops.if_(own < rest):
+                some(own + whole * step, 1)
         tma.show_writes()
 
     @property
@@ -192,7 +192,7 @@ class Rewriting:
         panel = self.row_bytes * 8 // self.operand.bits
         if self.extent % panel == 0:
             return k, None
-        return ops.minimum(k, self.extent - self.elems), ops.less(k, self.extent)
+        return ops.minimum(k, self.extent - self.elems), k < self.extent
 
     def _load_what_rows_share(self, walk: Walk, at: Sequence[Index]) -> None:
         whole = identity_access(len(at))

@@ -158,9 +158,9 @@ class StagedOperand:
         def copy(share: Any, of: int, to_ranks: Any) -> None:
             rows = self.tile_rows // of
             for offset in range(0, rows, box_rows):
-                row = ops.add(ops.mul(share, rows), offset)
-                at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
-                target = smem.byte_pointer(self.slot(stage), ops.mul(row, self.row_bytes))
+                row = share * rows + offset
+                at = self.tile.coordinates(batch, Index(first + row), Index(first_k))
+                target = smem.byte_pointer(self.slot(stage), row * self.row_bytes)
                 tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
 
         if not self.in_pairs:

@@ -115,8 +115,8 @@ def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
     """The coordinates in the map of `ending_recipe`; at: in the box's own; end: of the rows."""
     column, row, *outer = at
     height = box.extents[1]
-    left = ops.minimum(ops.maximum(ops.sub(end, row), 0), height)
-    return [column, ops.value_of(ops.sub(height, left)), ops.value_of(ops.add(row, left)), *outer]
+    left = ops.minimum(ops.maximum(end - row, 0), height)
+    return [column, ops.value_of(height - left), ops.value_of(row + left), *outer]
 
 
 def extents_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:

@@ -68,29 +68,27 @@ class TurnedBytes:
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
         """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
-        inner = ops.and_(lane, _ATOM - 1)
+        inner = lane & (_ATOM - 1)
         # Lane 8m + j names row j of matrix m: k = 8m + j of a step, all in one chunk of n.
-        rows = ops.add(source, ops.mul(lane, ROW_BYTES))
+        rows = source + lane * ROW_BYTES
         # And row j of matrix m of the target: n = 8 (m % 2) + j, chunk m / 2 of the step's two.
-        place = ops.shl(ops.xor(ops.shr(lane, 4), inner), 4)
-        lines = ops.add(target, ops.add(ops.mul(ops.and_(lane, N - 1), ROW_BYTES), place))
+        place = ((lane >> 4) ^ inner) << 4
+        lines = target + ((lane & (N - 1)) * ROW_BYTES + place)
 
         def columns(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            panel, chunk = ops.shr(block, 3), ops.and_(block, 7)
-            swizzled = ops.mul(ops.xor(chunk, inner), CHUNK_BYTES)
-            start = ops.add(rows, ops.add(ops.mul(panel, self.keys * ROW_BYTES), swizzled))
-            line = ops.add(lines, ops.mul(block, N * ROW_BYTES))
+            panel, chunk = block >> 3, block & 7
+            swizzled = (chunk ^ inner) * CHUNK_BYTES
+            start = rows + (panel * (self.keys * ROW_BYTES) + swizzled)
+            line = lines + block * (N * ROW_BYTES)
             for first in range(0, self.keys // K, 4):
                 steps = range(first, min(first + 4, self.keys // K))
                 loaded = [
-                    mma.load_matrices(
-                        pointer_to(ops.add(start, step * K * ROW_BYTES)), transposed=True
-                    )
+                    mma.load_matrices(pointer_to(start + step * K * ROW_BYTES), transposed=True)
                     for step in steps
                 ]
                 for step, words in zip(steps, loaded, strict=True):
-                    panel_start = ops.add(line, step // 4 * self.panel_bytes)
-                    there = ops.xor(panel_start, step % 4 * 2 * CHUNK_BYTES)
+                    panel_start = line + step // 4 * self.panel_bytes
+                    there = panel_start ^ (step % 4 * 2 * CHUNK_BYTES)
                     store_matrices(there, _split(words), "row")
             return carried
 

@@ -23,6 +23,7 @@ from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.kernel import Kernel
+from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Index
@@ -83,37 +84,37 @@ class HaloSpace:
         """Positions past a row's end, or past the image's last row, are no pixels."""
         _, *starts = self.start(first_column)
         ends = [
-            ops.minimum(ops.sub(self.kernel.size(size), start), most)
+            ops.minimum(self.kernel.size(size) - start, most)
             for size, start, most in zip(
                 self.dims[-2:], starts, (self.halo.rows, self.halo.columns), strict=True
             )
         ]
         # Rows lie in the upper half of a word, columns in the lower one: one register beside the
         # sums, from which a place is taken.  Of either half, the sign says that it is too far.
-        last = ops.add(ops.shl(ops.sub(ends[0], 1), _HALF_BITS), ops.sub(ends[1], 1))
+        last = ((ends[0] - 1) << _HALF_BITS) + (ends[1] - 1)
         found = []
         for i in range(width):
-            position = ops.add(offset, i)
-            down = ops.div(position, self.halo.pitch)
-            place = ops.add(position, ops.mul(down, (1 << _HALF_BITS) - self.halo.pitch))
-            signs = ops.and_(ops.sub(last, place), _SIGNS)
-            found.append(ops.compare("eq", signs, 0))
+            position = offset + i
+            down = position // self.halo.pitch
+            place = position + down * ((1 << _HALF_BITS) - self.halo.pitch)
+            signs = (last - place) & _SIGNS
+            found.append(signs.eq(0))
         return ops.from_elements(found)
 
     def start(self, column: Any) -> tuple[Any, Any, Any]:
         """(image, row, column of Y's image) where the part of a tile begins that a column of the
         product lies in; images of volumes are counted through."""
         halo = self.halo
-        part = ops.div(column, halo.positions)
-        tile = ops.div(part, halo.parts)
+        part = column // halo.positions
+        tile = part // halo.parts
         per_image, across = halo.tiles_of_image(self.dims), halo.across(self.dims[-1])
         image = self.kernel.divide(tile, per_image)
         inside = self.kernel.remainder(tile, per_image, image)
         down = self.kernel.divide(inside, across)
         beside = self.kernel.remainder(inside, across, down)
-        own = ops.sub(part, ops.mul(tile, halo.parts))
-        row = ops.add(ops.mul(down, halo.tile_rows), ops.mul(own, halo.rows))
-        return image, row, ops.mul(beside, halo.columns)
+        own = part - tile * halo.parts
+        row = down * halo.tile_rows + own * halo.rows
+        return image, row, beside * halo.columns
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         channel = row.index()
@@ -141,12 +142,12 @@ class HaloSpace:
 
     def _pixel(self, column: Any) -> list[Index]:
         image, *starts = self.start(column)
-        position = ops.rem(column, self.halo.positions)
-        down = ops.div(position, self.halo.pitch)
-        across = ops.sub(position, ops.mul(down, self.halo.pitch))
+        position = column % self.halo.positions
+        down = position // self.halo.pitch
+        across = position - down * self.halo.pitch
         sizes = map(self.kernel.size, self.dims[-2:])
         places = [
-            ops.minimum(ops.add(start, moved), ops.sub(size, 1))
+            ops.minimum(start + moved, size - 1)
             for start, moved, size in zip(starts, (down, across), sizes, strict=True)
         ]
         return list(map(Index.of, [*self.outer(image), *places]))
@@ -162,6 +163,25 @@ class HaloSpace:
             volume, depth = self.outer(image)
             at = [volume, row, depth, *starts]
         return tma.place(box, list(map(Index, at)))
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Places in the rings of filters and of pixels."""
+
+    filters: Cursor
+    pixels: Cursor
+
+
+@dataclass(frozen=True)
+class Mainloop:
+    """here: the tap that comes.  last_filter, last_pixels: the slots whose products still run, or
+    -1."""
+
+    here: Slots
+    last_filter: Any
+    last_pixels: Any
+    sums: list[Any]
 
 
 @dataclass
@@ -192,20 +212,20 @@ class HaloLoop:
         found: Any = values[0]
         for phase, value in zip(self.halo.phases[1:], values[1:], strict=True):
             if len(set(values)) > 1:
-                found = ops.select(ops.compare("sge", tap, phase.first), value, found)
+                found = ops.select(tap >= phase.first, value, found)
         return found
 
     def _place_of(self, tap: Any) -> tuple[Any, Any, Any]:
         """(number, row, column) of a tap among those of its phase."""
         phases = self.halo.phases
-        number = ops.sub(tap, self._of_phase(tap, [phase.first for phase in phases]))
+        number = tap - self._of_phase(tap, [phase.first for phase in phases])
         counts = [phase.columns.taps for phase in phases]
         if len(set(counts)) == 1:
-            row = ops.div(number, counts[0])
+            row = number // counts[0]
         else:  # a multiplication: counts are below 64
             shares = [-(-(1 << _SHARE_BITS) // count) for count in counts]
-            row = ops.shr(ops.mul(number, self._of_phase(tap, shares)), _SHARE_BITS)
-        column = ops.sub(number, ops.mul(row, self._of_phase(tap, counts)))
+            row = (number * self._of_phase(tap, shares)) >> _SHARE_BITS
+        column = number - row * self._of_phase(tap, counts)
         return number, row, column
 
     def _filter_of(self, tap: Any) -> Any:
@@ -221,45 +241,46 @@ class HaloLoop:
         # Taps of all phases of an axis are as far from each other.
         steps = (phases[0].rows.tap_step * across, phases[0].columns.tap_step)
         for place, step in zip(places, steps, strict=True):
-            found = ops.add(found, ops.mul(place, step))
+            found = found + place * step
         return found
 
-    def start(self) -> list[Any]:
-        """The values that a loop over tiles carries: the places in both rings."""
-        return [*Cursor().values, *Cursor().values]
+    def start(self) -> Slots:
+        """The record that a loop over tiles carries first."""
+        return Slots(Cursor(), Cursor())
 
     # ---- the producer
 
-    def start_loads(self) -> list[Any]:
-        """Values that its loop carries: the places, and whether this is the block's first tile."""
-        return [*self.start(), ops.const(1)]
+    def start_loads(self) -> tuple[Slots, Any]:
+        """The record that its loop carries first: the places, and 1 in the block's first tile."""
+        return self.start(), 1
 
-    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-        """By one thread; carried: of `start_loads`."""
+    def load_tile(self, place: TilePlace, now: tuple[Slots, Any]) -> tuple[Slots, Any]:
+        """By one thread; now: see `start_loads`."""
         filter_, _ = self.operands
         image, *starts = self.space.start(place.column)
         panel_k = filter_.panels.k
-        *carried, is_first = carried
+        start, is_first = now
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:])
-            number = ops.div(i, self.taps)  # of a tile of pixels
-            tap = ops.sub(i, ops.mul(number, self.taps))
-            panel = ops.div(number, self.halo.images)
-            above = ops.sub(number, ops.mul(panel, self.halo.images))
-            begins = ops.compare("eq", self._place_of(tap)[0], 0)
+        @loop(place.first_step, place.end_step, state=start)
+        def end(i: Any, now: Slots) -> Slots:
+            filters, pixels = now.filters, now.pixels
+            number = i // self.taps  # of a tile of pixels
+            tap = i - number * self.taps
+            panel = number // self.halo.images
+            above = number - panel * self.halo.images
+            begins = self._place_of(tap)[0].eq(0)
             with ops.if_(begins):
                 self.pixels.wait_empty(pixels)
                 at = [*self._at(image, place.batch, panel, above), *starts]
                 for number, phase in enumerate(self.halo.phases):
                     is_own = len(self.halo.phases) > 1
-                    with ops.if_(ops.compare("eq", tap, phase.first) if is_own else None):
+                    with ops.if_(tap.eq(phase.first) if is_own else None):
                         self._load_pixels(number, pixels, at)
             pixels = _advanced(pixels, self.pixels.stages, begins)
-            tap = ops.add(ops.mul(above, self.taps), self._filter_of(tap))
-            k = ops.add(ops.mul(tap, self.shape.padded_channels(panel_k)), ops.mul(panel, panel_k))
+            tap = above * self.taps + self._filter_of(tap)
+            k = tap * self.shape.padded_channels(panel_k) + panel * panel_k
             here = Cursor(i, 0) if self.stays else filters
-            with ops.if_(ops.compare("ne", is_first, 0) if self.stays else None):
+            with ops.if_(is_first.ne(0) if self.stays else None):
                 if not self.stays:
                     self.filters.wait_empty(here)
                 barrier = self.filters.full_barrier(here)
@@ -267,10 +288,9 @@ class HaloLoop:
                 filter_.load(self.filters.slot(here), place.batch, place.row, k, barrier, 0)
             if not self.stays:
                 filters = filters.next(self.filters.stages)
-            return [*filters.values, *pixels.values]
+            return Slots(filters, pixels)
 
-        carried = ops.for_(place.first_step, place.end_step, 1, carried, step)
-        return [*carried, ops.const(0)]
+        return end, 0
 
     def _load_pixels(self, number: int, pixels: Cursor, at: Sequence[Any]) -> None:
         """Starts the copy of a tile's pixels of a phase; at: see `_at`, and the row and column of
@@ -280,7 +300,7 @@ class HaloLoop:
         mbarrier.expect(barrier, self.halo.load_bytes(phase))
         *outer, row, column = at
         corner = [
-            *outer, ops.add(row, phase.rows.corner), ops.add(column, phase.columns.corner)
+            *outer, row + phase.rows.corner, column + phase.columns.corner
         ]  # fmt: skip
         self.operands[1].start(number, self.pixels.slot(pixels), corner, barrier)
 
@@ -293,13 +313,13 @@ class HaloLoop:
     def _at(self, image: Any, batch: Any, panel: Any, above: Any) -> list[Any]:
         """For a tile of an image of Y, the coordinates in X before those of rows; above: the tap
         of depth that it is for."""
-        channels = ops.mul(panel, self.operands[1].panels.k)
-        channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
+        channels = panel * self.operands[1].panels.k
+        channel = channels + group_of(batch) * self.shape.c_group
         first, *depths = self.space.outer(image)
         if self.halo.depth:
             window = self.halo.depth
-            start = ops.add(ops.mul(depths[0], window.stride), window.lower)
-            depths = [ops.add(start, ops.mul(above, window.dilation))]
+            start = depths[0] * window.stride + window.lower
+            depths = [start + above * window.dilation]
         return [first, channel, *depths]
 
     # ---- the consumers
@@ -308,50 +328,46 @@ class HaloLoop:
         """By all consumers: nothing to do."""
 
     def multiply(
-        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        self, here: Slots, place: TilePlace, own: Any, lane: Any,
         sums: Sequence[Any], start_products: Any,
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
+    ) -> tuple[Slots, list[Any]]:  # fmt: skip
+        """(places, sums) after a tile; own: the warpgroup; sums: not read by the first products.
 
         start_products(descriptors, whether sums are added to, sums, k_steps=...) starts those of a
         stage.
         """
-        nothing = ops.const(-1)
 
-        def step(k_steps: int | None, i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:4])
-            last_filter, last_pixels, *sums = carried[4:]
+        def step(k_steps: int | None, i: Any, now: Mainloop) -> Mainloop:
+            filters, pixels = now.here.filters, now.here.pixels
             here = Cursor(i, 0) if self.stays else filters
-            tap = ops.rem(i, self.taps)
+            tap = i % self.taps
             self.pixels.wait_full(pixels)
             self.filters.wait_full(here)
             descriptors = self._descriptors(here, pixels, tap, own)
-            sums = start_products(descriptors, i, sums, k_steps=k_steps)
+            sums = start_products(descriptors, i, now.sums, k_steps=k_steps)
             wgmma.wait(1)
             if not self.stays:
-                with ops.if_(ops.compare("sge", last_filter, 0)):
-                    self.filters.release(Cursor(last_filter), lane)
+                with ops.if_(now.last_filter >= 0):
+                    self.filters.release(Cursor(now.last_filter), lane)
             number = self._place_of(tap)[0]
-            begins = ops.compare("eq", number, 0)
-            with ops.if_(ops.both(begins, ops.compare("sge", last_pixels, 0))):
-                self.pixels.release(Cursor(last_pixels), lane)
+            begins = number.eq(0)
+            with ops.if_(ops.both(begins, now.last_pixels >= 0)):
+                self.pixels.release(Cursor(now.last_pixels), lane)
             last = self._of_phase(tap, [phase.taps - 1 for phase in self.halo.phases])
-            ends = ops.compare("eq", number, last)
+            ends = number.eq(last)
             following = filters if self.stays else filters.next(self.filters.stages)
-            after = _advanced(pixels, self.pixels.stages, ends)
-            slots = [ops.value_of(filters.stage), ops.value_of(pixels.stage)]
-            return [*following.values, *after.values, *slots, *sums]
+            after = Slots(following, _advanced(pixels, self.pixels.stages, ends))
+            return Mainloop(after, filters.stage, pixels.stage, sums)
 
-        found, begin = [*carried, nothing, nothing, *sums], 0
+        now, begin = Mainloop(here, -1, -1, list(sums)), 0
         for end, k_steps in self._runs(place):
-            found = ops.for_(begin, end, 1, found, partial(step, k_steps))
+            now = loop(begin, end, state=now)(partial(step, k_steps))
             begin = end
-        *carried, last_filter, last_pixels = found[:6]
-        sums = wgmma.wait_for(found[6:])
+        sums = wgmma.wait_for(now.sums)
         if not self.stays:
-            self.filters.release(Cursor(last_filter), lane)
-        self.pixels.release(Cursor(last_pixels), lane)
-        return list(carried), sums
+            self.filters.release(Cursor(now.last_filter), lane)
+        self.pixels.release(Cursor(now.last_pixels), lane)
+        return now.here, sums
 
     def _runs(self, place: TilePlace) -> list[tuple[Any, int | None]]:
         """(end, instructions along k of each) of a tile's steps: those of the last panel of
@@ -362,7 +378,7 @@ class HaloLoop:
         if not before:
             return [(place.steps, last)]
         ahead = len(before) * self.halo.images * self.taps
-        first = ops.minimum(ops.maximum(ops.sub(ahead, place.first_step), 0), place.steps)
+        first = ops.minimum(ops.maximum(ahead - place.first_step, 0), place.steps)
         return [(first, before[-1]), (place.steps, last)]
 
     def _descriptors(self, filters: Cursor, pixels: Cursor, tap: Any, own: Any) -> list[Any]:
@@ -372,16 +388,14 @@ class HaloLoop:
         _, row, column = self._place_of(tap)
         # Of all phases of an axis.
         first = self.halo.phases[0]
-        shift = ops.add(
-            ops.mul(row, first.rows.step * self.halo.pitch), ops.mul(column, first.columns.step)
-        )
+        shift = row * (first.rows.step * self.halo.pitch) + column * first.columns.step
         if self.halo.parts > 1:
-            shift = ops.add(shift, ops.mul(own, self.halo.part_step))
-        place = ops.add(self.pixels.address(pixels), ops.mul(shift, self.halo.row_bytes))
+            shift = shift + own * self.halo.part_step
+        place = self.pixels.address(pixels) + shift * self.halo.row_bytes
         rows = self.filters.address(filters)
         if self.halo.parts == 1:  # each warpgroup has channels of its own
             step = filter_.tile_rows // 2 * self.halo.row_bytes
-            rows = ops.add(rows, ops.mul(own, step))
+            rows = rows + own * step
         return [wgmma.descriptor(rows, filter_.panels), wgmma.descriptor(place, pixel.panels)]
 
 

@@ -73,7 +73,7 @@ def _steps_of(shape: ConvShape, tiling: Tiling) -> Callable[[Batch], Any] | None
 
     def steps_of(batch: Batch) -> Any:
         phase = spread.chosen(batch)
-        steps, is_empty = ops.mul(phase.taps, panels), phase.is_empty()
+        steps, is_empty = phase.taps * panels, phase.is_empty()
         least = max(1, len(tiling.panel_steps))
         return steps if is_empty is None else ops.select(is_empty, least, steps)
 

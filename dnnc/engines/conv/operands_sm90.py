@@ -93,10 +93,10 @@ class TapOperand:
     ) -> None:
         """Starts the copy of this block's share of a tile, from a row and k on."""
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        begins = ops.mul(share, self.share_rows)
+        begins = share * self.share_rows
         channels = self.shape.padded_channels(self.panels.k)
-        tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
-        channel = ops.sub(first_k, ops.mul(tap, channels))
+        tap = first_k // channels if self.shape.taps > 1 else 0
+        channel = first_k - tap * channels
         if self.shape.spread:  # of no tap, channels past the last one: zeros
             is_empty = self.shape.spread.chosen(batch).is_empty()
             if is_empty is not None:
@@ -104,10 +104,10 @@ class TapOperand:
                 end = self.shape.groups * self.shape.padded_channels(self.panels.k)
                 channel = ops.select(is_empty, end, channel)
         for offset in range(0, self.share_rows, self.box_rows):
-            moved = ops.add(begins, offset)
+            moved = begins + offset
             there = self._there(batch, first, moved, tap, channel)
             place = smem.byte_pointer(stage, self.plan["offset"])
-            place = smem.byte_pointer(place, ops.mul(moved, self.row_bytes))
+            place = smem.byte_pointer(place, moved * self.row_bytes)
             type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
 
     @property
@@ -144,11 +144,11 @@ class PixelOperand(TapOperand):
     def _there(
         self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
     ) -> Sequence[Sequence[Any]]:
-        pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
+        pixel = im2col.first_pixel(self.kernel, self.box, first + moved)
         if self.shape.is_split_by_groups(self.panels.k):
             pixel[-1] = group_of(batch)
         else:
-            channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
+            channel = channel + group_of(batch) * self.shape.c_group
         if self.shape.spread is None:
             return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
         _, offsets = self.shape.spread.chosen(batch).places(tap)
@@ -194,22 +194,22 @@ class FilterOperand(TapOperand):
         group, spread = group_of(batch), self.shape.spread
         taps = spread.chosen(batch).places(tap)[0] if spread else self._tap(tap)
         if not self.shape.is_transposed:
-            output = ops.add(first, ops.mul(group, self.shape.k_group))
-            at = [ops.add(output, moved), channel, *taps]
+            output = first + group * self.shape.k_group
+            at = [output + moved, channel, *taps]
         elif self.box.tensor is self.shape.w:
-            channel = ops.add(channel, ops.mul(group, self.shape.c_group))
-            at = [channel, ops.add(first, moved), *taps]
+            channel = channel + group * self.shape.c_group
+            at = [channel, first + moved, *taps]
         else:
-            at = [group, channel, ops.add(first, moved), *taps]
+            at = [group, channel, first + moved, *taps]
         return (tma.place(self.box, list(map(Index, at))),)
 
     def _tap(self, number: Any) -> list[Any]:
         """Where the filter has the tap with a number, along each spatial axis."""
         found: list[Any] = []
         for window in reversed(self.shape.windows):
-            tap = ops.rem(number, window.taps)
-            number = ops.div(number, window.taps)
-            found.append(ops.sub(window.taps - 1, tap) if self.shape.is_turned else tap)
+            tap = number % window.taps
+            number = number // window.taps
+            found.append(window.taps - 1 - tap if self.shape.is_turned else tap)
         return found[::-1]
 
 

@@ -30,6 +30,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.region import Region
+from ...codegen.state import loop
 from ...codegen.tiles.padding import WORD_BYTES, PaddingBits
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.walk.index import Index
@@ -161,27 +162,27 @@ class Rewriter:
 
     def barrier(self, cursor: Cursor) -> Any:
         """That of a slot's raw tiles."""
-        return smem.byte_pointer(self.barriers, ops.mul(cursor.stage, mbarrier.BYTES))
+        return smem.byte_pointer(self.barriers, cursor.stage * mbarrier.BYTES)
 
     def run(self, tiles: Tiles) -> None:
         """By WARPS warps of the producer: all but its first one."""
-        tiles.each(Cursor().values, self._tile, Role.WARPS)
+        tiles.each(Cursor(), self._tile, Role.WARPS)
 
-    def _tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+    def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
         raise NotImplementedError
 
     def _rewrite(
         self, cursor: Cursor, rows: int, channel: Any, batch: Batch, inside: Any, keep: Any = None
     ) -> Cursor:
         """Rewrites a slot, and gives the next place; inside, keep: see `Rewriting.rewrite`."""
-        group = ops.mul(group_of(batch), self.shape.c_group)
+        group = group_of(batch) * self.shape.c_group
         self.rewriting.rewrite(
             self.ring.slot(cursor), rows, channel, group, inside,
             lambda: mbarrier.wait(self.barrier(cursor), cursor.phase), keep,
         )  # fmt: skip
         nvvm.bar_warp_sync(ops.const(-1))
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
-        with ops.if_(ops.compare("eq", lane, 0)):
+        lane = ops.thread_id() & (WARP_THREADS - 1)
+        with ops.if_(lane.eq(0)):
             mbarrier.arrive(self.ring.full_barrier(cursor))
         return cursor.next(self.ring.stages)
 
@@ -198,22 +199,23 @@ class PixelRewriter(Rewriter):
     def __post_init__(self) -> None:
         self.padding = PaddingBits.of(self.shape.windows)
 
-    def _tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+    def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
         if self.padding.count:
             self._note_padding(place.row if self.operand.is_rows else place.column)
         panel = self.operand.panels.k
         channels = self.shape.padded_channels(panel)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            first_k = ops.mul(i, panel)
-            tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
-            channel = ops.sub(first_k, ops.mul(tap, channels))
+        @loop(place.first_step, place.end_step, state=here)
+        def end(i: Any, here: Cursor) -> Cursor:
+            first_k = i * panel
+            tap = first_k // channels if self.shape.taps > 1 else 0
+            channel = first_k - tap * channels
             bits = self.padding.of_tap(self._tap(tap))
             rows, batch = self.operand.tile_rows, place.batch_of(is_a=True)
             inside, keep = partial(self._inside, bits=bits), self._keeper(place)
-            return self._rewrite(Cursor(*carried), rows, channel, batch, inside, keep).values
+            return self._rewrite(here, rows, channel, batch, inside, keep)
 
-        return ops.for_(place.first_step, place.end_step, 1, carried, step)
+        return end
 
     def _keeper(self, place: TilePlace) -> Any:
         """A function that stores X of one tap as it is computed, by blocks of the first
@@ -226,12 +228,12 @@ class PixelRewriter(Rewriter):
         first, channels = place.row, place.column
         if not self.operand.is_rows:
             first, channels = channels, first
-        is_first = ops.compare("eq", channels, 0)
+        is_first = channels.eq(0)
         group = Index.of(group_of(place.batch_of(is_a=True)))
 
         def keep(row: Any, channel: Index, fragment: Any, is_there: Any) -> None:
-            pixel = ops.add(first, row)
-            is_pixel = ops.less(pixel, self.kernel.size(self.shape.pixels))
+            pixel = first + row
+            is_pixel = pixel < self.kernel.size(self.shape.pixels)
             condition = ops.both(ops.both(is_first, is_pixel), is_there)
             target.store([group, Index(pixel), channel], fragment, condition)
 
@@ -241,27 +243,27 @@ class PixelRewriter(Rewriter):
         """The place in the filter, of each spatial axis, of the tap with a number."""
         found: list[Any] = []
         for window in self.shape.windows[:0:-1]:
-            found.append(ops.rem(number, window.taps))
-            number = ops.div(number, window.taps)
+            found.append(number % window.taps)
+            number = number // window.taps
         return [number, *reversed(found)]
 
     def _inside(self, row: Any, bits: Any) -> Any:
         if not self.padding.count:
             return None
         word = ops.load(self._word(row), ops.i32_type(), WORD_BYTES)
-        return ops.compare("eq", ops.and_(word, bits), 0)
+        return (word & bits).eq(0)
 
     def _word(self, row: Any) -> Any:
-        return smem.byte_pointer(self.table, ops.mul(row, WORD_BYTES))
+        return smem.byte_pointer(self.table, row * WORD_BYTES)
 
     def _note_padding(self, first: Any) -> None:
         """Which taps of each pixel of a tile lie on padding; first: its first pixel."""
         self._meet()  # all have read those of the tile before
         rows = self.operand.tile_rows
         for start in range(0, rows, THREADS):
-            row = ops.add(self.rewriting.thread, start)
-            with ops.if_(ops.less(row, rows) if start + THREADS > rows else None):
-                bits = self._bits(ops.add(first, row))
+            row = self.rewriting.thread + start
+            with ops.if_(row < rows if start + THREADS > rows else None):
+                bits = self._bits(first + row)
                 ops.store(self._word(row), bits, WORD_BYTES)
         self._meet()
 
@@ -272,7 +274,7 @@ class PixelRewriter(Rewriter):
         for window, outputs in windows:
             quotient = self.kernel.divide(number, outputs)
             place = self.kernel.remainder(number, outputs, quotient)
-            starts.append(ops.add(ops.mul(place, window.stride), window.lower))
+            starts.append(place * window.stride + window.lower)
             number = quotient
         extents = [self.kernel.size(extent) for extent in self.shape.x.shape[2:]]
         return self.padding.of_pixel(starts[::-1], extents)
@@ -292,29 +294,29 @@ class HaloRewriter(Rewriter):
     def maps(self) -> list[Any]:
         return []  # the operand's own, which is prefetched as any
 
-    def _tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+    def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
         _, *starts = self.space.start(place.column)
         panel = self.operand.panels.k
         panels = self.shape.panels(self.rewriting.operand.bits // 8)
         (phase,) = self.halo.phases  # what has a stride is not computed
         rows, batch = self.halo.input_rows(phase) * self.halo.pitch, place.batch_of(is_a=True)
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(0, panels, state=here)
+        def end(i: Any, here: Cursor) -> Cursor:
             inside = partial(self._inside, starts=starts)
-            channel = ops.mul(i, panel)
-            return self._rewrite(Cursor(*carried), rows, channel, batch, inside).values
+            return self._rewrite(here, rows, i * panel, batch, inside)
 
-        return ops.for_(0, panels, 1, carried, one)
+        return end
 
     def _inside(self, position: Any, starts: Sequence[Any]) -> Any:
         """Whether a position of the tile that begins at a row and column of Y's image is inside."""
-        down = ops.div(position, self.halo.pitch)
-        across = ops.sub(position, ops.mul(down, self.halo.pitch))
+        down = position // self.halo.pitch
+        across = position - down * self.halo.pitch
         found = None
         places = zip(self.halo.windows, (down, across), starts, (2, 3), strict=True)
         for window, moved, start, axis in places:
             if window.pre or window.post:
-                at = ops.add(ops.add(moved, start), window.lower)
+                at = moved + start + window.lower
                 extent = self.kernel.size(self.shape.x.shape[axis])
                 found = ops.both(found, ops.compare("ult", at, extent))
         return found

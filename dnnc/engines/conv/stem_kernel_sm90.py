@@ -22,6 +22,7 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
+from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
@@ -87,46 +88,42 @@ class StemFilter:
         walk = Walk(self.kernel, leaves, self.region.symbols)
         words = self.stem.panels * wgmma.ROW_BYTES // _WORD
 
-        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            channel = ops.div(number, words)
-            word = ops.sub(number, ops.mul(channel, words))
-            pair = [self._element(walk, ops.add(first, channel), word, i) for i in (0, 1)]
+        @loop(thread, self.columns * words, threads)
+        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+            channel = number // words
+            word = number - channel * words
+            pair = [self._element(walk, first + channel, word, i) for i in (0, 1)]
             per_row = wgmma.ROW_BYTES // _WORD
-            panel = ops.div(word, per_row)
-            inner = ops.mul(ops.sub(word, ops.mul(panel, per_row)), _WORD)
-            turned = ops.xor(inner, ops.shl(ops.and_(channel, wgmma.ATOM_ROWS - 1), 4))
-            place = ops.add(ops.mul(panel, self.panels.bytes), ops.mul(channel, wgmma.ROW_BYTES))
-            pointer = smem.byte_pointer(memory, ops.add(place, turned))
+            panel = word // per_row
+            inner = (word - panel * per_row) * _WORD
+            turned = inner ^ ((channel & (wgmma.ATOM_ROWS - 1)) << 4)
+            place = panel * self.panels.bytes + channel * wgmma.ROW_BYTES
+            pointer = smem.byte_pointer(memory, place + turned)
             ops.store(pointer, ops.from_elements(pair), _WORD)
-            return []
-
-        ops.for_(thread, self.columns * words, threads, [], one)
+            return nothing
 
     def _first_channel(self) -> Any:
         """The first channel of the block's tiles, which follow each other in `TileOrder` of rows
         of tiles."""
         tiles = -(-self.shape.k_group // self.columns)
-        return ops.mul(ops.rem(ops.block_id(), tiles), self.columns) if tiles > 1 else 0
+        return ops.block_id() % tiles * self.columns if tiles > 1 else 0
 
     def _element(self, walk: Walk, channel: Any, word: Any, i: int) -> Any:
         """The element of k = 2 * word + i; zero where the filter has none."""
         stem, k_group = self.stem, self.shape.k_group
         height, width = stem.windows
-        group = ops.div(word, _GROUP_WORDS)
-        row = ops.div(group, stem.groups)
-        inner = ops.sub(group, ops.mul(row, stem.groups))
-        element = ops.add(
-            ops.mul(inner, GROUP),
-            ops.add(ops.mul(ops.sub(word, ops.mul(group, _GROUP_WORDS)), 2), i - stem.before),
-        )
-        inside = ops.both(ops.less(element, stem.elements), ops.compare("sge", element, 0))
-        inside = ops.both(inside, ops.less(row, height.taps))
-        inside = ops.both(inside, ops.less(channel, k_group))
+        group = word // _GROUP_WORDS
+        row = group // stem.groups
+        inner = group - row * stem.groups
+        element = inner * GROUP + ((word - group * _GROUP_WORDS) * 2 + (i - stem.before))
+        inside = ops.both(element < stem.elements, element >= 0)
+        inside = ops.both(inside, row < height.taps)
+        inside = ops.both(inside, channel < k_group)
         kept = ops.minimum(ops.maximum(element, 0), stem.elements - 1)
-        tap, row = ops.div(kept, stem.channels), ops.minimum(row, height.taps - 1)
-        part = ops.sub(kept, ops.mul(tap, stem.channels))
+        tap, row = kept // stem.channels, ops.minimum(row, height.taps - 1)
+        part = kept - tap * stem.channels
         if self.shape.is_turned:
-            tap, row = ops.sub(width.taps - 1, tap), ops.sub(height.taps - 1, row)
+            tap, row = width.taps - 1 - tap, height.taps - 1 - row
         own = self.shape.filter_place(ops.minimum(channel, k_group - 1), part)
         places = [*own, row, tap]
         found = walk.branch().value(self.value, [Index.of(place) for place in places], 1)
@@ -150,7 +147,7 @@ class StemSpace:
         """Tiles may have pixels past an image's end."""
         _, *places = self._pixel(row)
         down, across = (
-            ops.less(place, self.kernel.size(size))
+            place < self.kernel.size(size)
             for place, size in zip(places, self.dims[2:], strict=True)
         )
         return ops.both(down, across)
@@ -163,29 +160,29 @@ class StemSpace:
 
     def start(self, row: Any) -> tuple[Any, Any, Any]:
         """(image, row, column) of Y where the block begins that a row lies in."""
-        block = ops.div(row, wgmma.M)
-        tile = ops.div(block, self.stem.blocks)
-        own = ops.sub(block, ops.mul(tile, self.stem.blocks))
+        block = row // wgmma.M
+        tile = block // self.stem.blocks
+        own = block - tile * self.stem.blocks
         down, across = self.stem.tiles(self.dims)
         band = self.kernel.divide(tile, across)
         column = self.kernel.remainder(tile, across, band)
         image = self.kernel.divide(band, down)
         inside = self.kernel.remainder(band, down, image)
-        first = ops.add(ops.mul(inside, self.stem.rows), ops.mul(own, wgmma.M // ACROSS))
-        return image, first, ops.mul(column, ACROSS)
+        first = inside * self.stem.rows + own * (wgmma.M // ACROSS)
+        return image, first, column * ACROSS
 
     def _pixel(self, row: Any) -> tuple[Any, Any, Any]:
         """(image, row, column) of Y that a row is, or would be past the image's end."""
         image, y, x = self.start(row)
-        position = ops.rem(row, wgmma.M)
-        down = ops.div(position, ACROSS)
-        across = ops.sub(position, ops.mul(down, ACROSS))
-        return image, ops.add(y, down), ops.add(x, across)
+        position = row % wgmma.M
+        down = position // ACROSS
+        across = position - down * ACROSS
+        return image, y + down, x + across
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         image, *places = self._pixel(row.index().base)
         kept = [
-            ops.minimum(place, ops.sub(self.kernel.size(size), 1))
+            ops.minimum(place, self.kernel.size(size) - 1)
             for place, size in zip(places, self.dims[2:], strict=True)
         ]
         return [Index.of(image), column.index(), *map(Index.of, kept)]
@@ -209,18 +206,17 @@ class StemLoop:
     filters: Pipeline
     pixels: Pipeline
 
-    def start(self) -> list[Any]:
-        """The values that a loop over tiles carries: the place in the ring."""
-        return Cursor().values
+    def start(self) -> Cursor:
+        """The record that a loop over tiles carries first: the place in the ring."""
+        return Cursor()
 
     # ---- the producer
 
-    def start_loads(self) -> list[Any]:
+    def start_loads(self) -> Cursor:
         return self.start()
 
-    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+    def load_tile(self, place: TilePlace, pixels: Cursor) -> Cursor:
         """By one thread."""
-        pixels = Cursor(*carried)
         image, row, column = self.space.start(place.row)
         self.pixels.wait_empty(pixels)
         self.pixels.expect(pixels, self.stem.load_bytes)
@@ -228,16 +224,16 @@ class StemLoop:
         self.operands[0].start(
             0, self.pixels.slot(pixels), self._corner(image, row, column), barrier
         )
-        return pixels.next(self.pixels.stages).values
+        return pixels.next(self.pixels.stages)
 
     def _corner(self, image: Any, row: Any, column: Any) -> list[Any]:
         """Where a tile of X that begins at a pixel of Y's image has its first element."""
         stem = self.stem
         height, width = stem.windows
-        down = ops.add(ops.mul(row, height.stride), height.lower)
+        down = row * height.stride + height.lower
         first = width.lower * stem.channels - stem.lead
-        across = ops.mul(ops.div(column, ACROSS), ACROSS * stem.step // stem.together)
-        corner = [image, down, ops.add(across, first // stem.together)]
+        across = column // ACROSS * (ACROSS * stem.step // stem.together)
+        corner = [image, down, across + first // stem.together]
         return [*corner, 0] if stem.unit else corner
 
     # ---- the consumers
@@ -249,14 +245,15 @@ class StemLoop:
         nvvm.barrier(barrier_id=ops.const(_FILTER_BARRIER), number_of_threads=ops.const(threads))
 
     def multiply(
-        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        self, pixels: Cursor, place: TilePlace, own: Any, lane: Any,
         sums: Sequence[Any], start_products: Any,
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
+    ) -> tuple[Cursor, list[Any]]:  # fmt: skip
+        """(place in the ring, sums) after a tile.
 
-        start_products: not used, as the first operand is in registers.
+        own: the warpgroup.  sums: not read by the first products.  start_products: not used, as
+        the first operand is in registers.
         """
-        pixels, sums = Cursor(*carried), list(sums)
+        sums = list(sums)
         self.pixels.wait_full(pixels)
         slot, first = self.pixels.slot(pixels), self._first(own, len(sums), lane)
         filter_, address = self.operands[1], self.filters.address(Cursor())
@@ -280,18 +277,18 @@ class StemLoop:
             if not is_last:  # registers of products may be written once they are done
                 sums[block] = wgmma.wait_for([sums[block]])[0]
         sums[-1:] = wgmma.wait_for(sums[-1:])
-        return pixels.next(self.pixels.stages).values, sums
+        return pixels.next(self.pixels.stages), sums
 
     def _first(self, own: Any, blocks: int, lane: Any) -> Any:
         """Bytes to where the run of a thread's first pixel begins, from its own words of it on."""
         stem = self.stem
-        warp = ops.and_(ops.shr(ops.thread_id(), 5), 3)
-        row = ops.add(ops.mul(own, blocks * (wgmma.M // ACROSS)), warp)
-        element = ops.mul(row, stem.windows[0].stride * stem.pitch)
-        across = ops.mul(ops.shr(lane, 2), stem.step)
-        element = ops.add(element, ops.and_(across, -2) if stem.is_split else across)
-        words = ops.mul(ops.and_(lane, 3), _WORD)
-        return ops.add(ops.mul(element, _SIZE), words)
+        warp = (ops.thread_id() >> 5) & 3
+        row = own * (blocks * (wgmma.M // ACROSS)) + warp
+        element = row * (stem.windows[0].stride * stem.pitch)
+        across = (lane >> 2) * stem.step
+        element = element + (across & -2 if stem.is_split else across)
+        words = (lane & 3) * _WORD
+        return element * _SIZE + words
 
     def _words(self, runs: Runs, steps: range, lane: Any) -> list[Any]:
         """Four of each of some steps of k, as `wgmma.OperandLayout` has them."""
@@ -311,17 +308,15 @@ class StemLoop:
         if self.stem.is_split:
             word = _inside(word, runs.word(offset + _WORD, half), lane)
         valid = self.stem.valid(group)
-        return word if len(valid) == GROUP else ops.and_(word, self._mask(valid, lane))
+        return word if len(valid) == GROUP else word & self._mask(valid, lane)
 
     def _mask(self, valid: range, lane: Any) -> Any:
         """A mask of the two elements that this lane has of a group: those that are in the run."""
         mask = ops.const(0)
         for i, bits in enumerate((0x0000FFFF, 0xFFFF0000)):
-            element = ops.add(ops.mul(ops.and_(lane, 3), 2), i)
-            inside = ops.both(
-                ops.less(element, valid.stop), ops.compare("sge", element, valid.start)
-            )
-            mask = ops.or_(mask, ops.select(inside, ops.const(ops.signed(bits)), ops.const(0)))
+            element = (lane & 3) * 2 + i
+            inside = ops.both(element < valid.stop, element >= valid.start)
+            mask = mask | ops.select(inside, ops.const(ops.signed(bits)), ops.const(0))
         return mask
 
     def _products(self, words: Sequence[Any], steps: range, descriptor: Any, sums: Any) -> Any:
@@ -361,7 +356,7 @@ class Runs:
         more = half * (ACROSS // 2) * self.stem.step * _SIZE
         offset += self.down
         if self.stem.unit:
-            place = smem.byte_pointer(self.slot, self.stem.turned(ops.add(self.first, offset)))
+            place = smem.byte_pointer(self.slot, self.stem.turned(self.first + offset))
         else:  # one address of a thread, and numbers
             place = smem.byte_pointer(smem.byte_pointer(self.slot, self.first), offset)
         return ops.load(smem.byte_pointer(place, more), ops.i32_type(), _WORD)
@@ -369,6 +364,6 @@ class Runs:
 
 def _inside(word: Any, following: Any, lane: Any) -> Any:
     """Two elements that begin inside a word, of pixels with odd numbers."""
-    is_odd = ops.compare("ne", ops.and_(ops.shr(lane, 2), 1), 0)
+    is_odd = ((lane >> 2) & 1).ne(0)
     selector = ops.select(is_odd, ops.const(_INSIDE), ops.const(_WHOLE))
     return nvvm.prmt(word, selector, nvvm.PermuteMode.DEFAULT, hi=following)

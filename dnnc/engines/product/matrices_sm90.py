@@ -75,16 +75,16 @@ class Loop(Protocol):
 
     pixels: Pipeline
 
-    def start(self) -> list[Any]:
-        """The values that a consumers' loop over tiles carries first: its places in the rings."""
+    def start(self) -> Any:
+        """The record that a consumers' loop over tiles carries first: its places in the rings."""
         ...
 
-    def start_loads(self) -> list[Any]:
-        """The values that the producer's loop carries."""
+    def start_loads(self) -> Any:
+        """The record that the producer's loop carries first."""
         ...
 
-    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-        """By one thread of the producer: the next carried values."""
+    def load_tile(self, place: TilePlace, now: Any) -> Any:
+        """By one thread of the producer: the next record."""
         ...
 
     def begin(self, thread: Any, threads: int) -> None:
@@ -92,10 +92,10 @@ class Loop(Protocol):
         ...
 
     def multiply(
-        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        self, now: Any, place: TilePlace, own: Any, lane: Any,
         sums: Sequence[Any], start_products: Any,
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """(carried, accumulators) after a tile.
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
+        """(record, accumulators) after a tile.
 
         own: the warpgroup.  sums: accumulators that the first products do not read.
         start_products(descriptors, whether sums are added to, sums, k_steps=...) starts those of a
