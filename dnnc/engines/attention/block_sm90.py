@@ -16,6 +16,7 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.state import chosen, loop, repeat
 from ...codegen.tiles.tile_table import TileTable
 from ...target import WARP_THREADS
 from .number_ranges import Table
@@ -23,6 +24,22 @@ from .packed_schedule import PackedSchedule
 from .schedule import KeyBlocks, QueryTile, Schedule
 from .sources_sm90 import Rows
 from .tile_sm90 import TURNERS, SdpaTiling
+
+# body(tile, record) gives the next record: see `codegen.state`.
+Body = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a warpgroup is: in the rings of keys and of values, and after how many tiles."""
+
+    keys: Cursor
+    values: Cursor
+    count: Any
+
+    @staticmethod
+    def start() -> Progress:
+        return Progress(Cursor(), Cursor(), 0)
 
 
 @dataclass
@@ -68,7 +85,7 @@ class SdpaBlock:
             self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
         self.base = base
         self.warp = ops.warp_id()
-        self.group = ops.shr(self.warp, 2)
+        self.group = self.warp >> 2
         self.ring = self._tile_ring(at)
         if isinstance(self.schedule, PackedSchedule):
             source = self.parts.source(0, 0)
@@ -87,16 +104,16 @@ class SdpaBlock:
     def queries_of(self, own: Any) -> Pipeline:
         """The ring of a consumer warpgroup's queries."""
         t = self.tiling
-        data = smem.byte_pointer(self.base, ops.mul(own, t.q_stages * t.q_bytes))
+        data = smem.byte_pointer(self.base, own * (t.q_stages * t.q_bytes))
         first = smem.byte_pointer(self.base, t.q_barriers)
-        barriers = smem.byte_pointer(first, ops.mul(own, Pipeline.barrier_bytes(t.q_stages)))
+        barriers = smem.byte_pointer(first, own * Pipeline.barrier_bytes(t.q_stages))
         return Pipeline.of(data, t.q_bytes, t.q_stages, barriers)
 
     def begin(self) -> None:
         """Initialises the barriers, and what all threads read."""
         t = self.tiling
         warps = t.consumers * wgmma.WARPGROUP_THREADS // WARP_THREADS
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+        with ops.if_(ops.thread_id().eq(0)):
             self.keys.make(1, warps)
             self.values.make(TURNERS if t.turns else 1, warps)
             if t.turns:
@@ -107,57 +124,54 @@ class SdpaBlock:
                 self.ring.make(warps + (TURNERS if t.turns else 0))
             mbarrier.make_visible()
         if isinstance(self.schedule, PackedSchedule):
-            with ops.if_(ops.compare("eq", self.warp, 0)):
+            with ops.if_(self.warp.eq(0)):
                 self.schedule.fill()
         ops.barrier()
 
     # ---- tiles
 
-    def each_tile(
-        self, start: Sequence[Any], body: Callable[..., Sequence[Any]], *, takes: bool
-    ) -> None:
-        """body(tile, carried) for the tiles of this block.  takes: whether this thread takes their
-        numbers for the block; others read them, as whole warps."""
+    def each_tile(self, state: Any, body: Body, *, takes: bool) -> None:
+        """Runs body(tile, record), which gives the next record, for the tiles of this block.
+
+        state: the first record.  takes: whether this thread takes the tiles' numbers for the
+        block; others read them, as whole warps.
+        """
         first, step = ops.block_id(), ops.block_count()
         if isinstance(self.schedule, PackedSchedule):
             assert self.schedule.table is not None
             tiles = self.schedule.table.total()
-            start, body = [ops.const(0), *start], self._in_sequences(body)
+            state, body = (0, state), self._in_sequences(self.schedule, body)
         else:
             tiles, body = self.kernel.size(self.schedule.tiles), self._in_place(body)
         if self.ring is None:
-            ops.for_(first, tiles, step, start, body)
+            loop(first, tiles, step, state=state)(body)
             return
         ring = self.ring
 
-        def one(carried: Sequence[Any]) -> Sequence[Any]:
-            number, stage, phase, *rest = carried
-            cursor = Cursor(stage, phase)
+        @repeat(lambda now: now[0] < tiles, state=(first, Cursor(), state))
+        def _(now: Any) -> Any:
+            number, cursor, own = now
             if takes:
                 following, cursor = ring.take(cursor)
-                rest = body(number, rest)
+                own = body(number, own)
             else:
-                rest = body(number, rest)
+                own = body(number, own)
                 following, cursor = ring.read(cursor, is_warp=True)
                 following = ops.from_lane(following, 0)
-            return [following, *cursor.values, *rest]
+            return following, cursor, own
 
-        ops.while_(
-            [ops.value_of(first), *Cursor().values, *start], lambda c: ops.less(c[0], tiles), one
-        )
-
-    def _in_place(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    def _in_place(self, body: Body) -> Body:
         """The body of a loop over tiles in place, which takes a tile's number."""
-        return lambda number, carried: body(self.schedule.place(number), carried)
+        return lambda number, now: body(self.schedule.place(number), now)
 
-    def _in_sequences(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+    def _in_sequences(self, schedule: PackedSchedule, body: Body) -> Body:
         """The body of a loop over tiles of sequences, which takes a tile's number and first
         carries its sequence."""
 
-        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            assert isinstance(self.schedule, PackedSchedule)
-            tile, entry = self.schedule.find(number, carried[0])
-            return [entry, *body(tile, carried[1:])]
+        def one(number: Any, now: Any) -> Any:
+            entry, own = now
+            tile, entry = schedule.find(number, entry)
+            return entry, body(tile, own)
 
         return one
 
@@ -172,23 +186,18 @@ class SdpaBlock:
 
 
 def unless(
-    condition: Any,
-    carried: Sequence[Any],
-    then: Callable[[], Sequence[Any]],
-    other: Callable[[], None] = lambda: None,
-) -> Sequence[Any]:
-    """The next carried values: those of `then`, but where a condition holds, what they were.
+    condition: Any, state: Any, then: Callable[[], Any], other: Callable[[], None] = lambda: None
+) -> Any:
+    """The next record: that of `then`, but where a condition holds, what it was.
 
     other: is done there.  condition: None: never.
     """
-    if condition is None:
-        return then()
 
-    def stay() -> Sequence[Any]:
+    def stay() -> Any:
         other()
-        return carried
+        return state
 
-    return ops.either(condition, [value.type for value in carried], stay, then)
+    return then() if condition is None else chosen(condition, state, stay, then)
 
 
 def _axes(source: Source, is_turned: bool) -> tuple[int, int]:

@@ -13,9 +13,8 @@ at the tensor's end, then those of which every score is kept, then those at mask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
@@ -23,16 +22,34 @@ from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, Ste
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import smem
+from ...codegen.state import chosen, loop
 from ...mlir import arith, ir, llvm, nvvm
 from ...mlir import math as mlir_math
 from ...target import WARP_THREADS
-from .block_sm90 import SdpaBlock, unless
+from .block_sm90 import Progress, SdpaBlock, unless
 from .packed_schedule import PackedSchedule
 from .region_sm90 import WarpgroupRegion
 from .scale import times_log2e
 from .schedule import KeyBlocks, QueryTile
 
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What goes from block to block of a tile's keys.
+
+    keys, values: places in the rings, of the blocks that come.  rows: of the softmax.  result:
+    registers of O.  weights: P of the block before, whose values come.  scale: what the result is
+    to be scaled by, of each row; empty: it is already.
+    """
+
+    keys: Cursor
+    values: Cursor
+    rows: Rows
+    result: Sequence[Any]
+    weights: Sequence[Any]
+    scale: Sequence[Any]
 
 
 @dataclass
@@ -61,9 +78,9 @@ class SdpaConsumer:
         t = self.tiling
         if t.registers:
             wgmma.set_registers(t.registers[1], grows=True)
-        self.own = ops.sub(self.block.group, 1)
-        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
-        self.lane = ops.and_(self.thread, WARP_THREADS - 1)
+        self.own = self.block.group - 1
+        self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
+        self.lane = self.thread & (WARP_THREADS - 1)
         self.queries = self.block.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(
@@ -72,10 +89,9 @@ class SdpaConsumer:
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         self._first_turn()
-        start = [*Cursor().values, *Cursor().values, ops.const(0)]
-        self.block.each_tile(start, self._tile, takes=False)
+        self.block.each_tile(Progress.start(), self._tile, takes=False)
         self._last_turn()
-        with ops.if_(ops.compare("eq", self.thread, 0)):
+        with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
 
     def _fill_statistics(self, schedule: PackedSchedule) -> None:
@@ -84,91 +100,98 @@ class SdpaConsumer:
             return
         t, heads = self.tiling, schedule.heads
 
-        def of_head(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(ops.block_id(), self.kernel.size(heads), ops.block_count())
+        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
             entry, head = schedule.split(number)
-            first = ops.add(schedule.end(entry), ops.mul(self.own, wgmma.M))
+            first = schedule.end(entry) + self.own * wgmma.M
 
-            def rows(row: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            @loop(first, self.kernel.size(schedule.queries), t.queries)
+            def _(row: Any, nothing: tuple[()]) -> tuple[()]:
                 walk = self.walks.at(schedule.at(entry, head, row), row)
                 walk.store_no_statistics(self.softmax)
-                return carried
+                return nothing
 
-            ops.for_(first, self.kernel.size(schedule.queries), t.queries, [], rows)
-            return carried
+            return nothing
 
-        step = ops.block_count()
-        ops.for_(ops.block_id(), self.kernel.size(heads), step, [], of_head)
-
-    def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+    def _tile(self, tile: QueryTile, now: Progress) -> Progress:
         whole = self.block.blocks(tile)
-        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
+        row = tile.row + self.own * wgmma.M
 
         def empty() -> None:
             walk = self.walks.at(tile, row)
             walk.store_nothing(self.softmax)
             walk.keep_unseen(ops.const(0), ops.const(0))
 
-        def full() -> Sequence[Any]:
-            return self._attend(tile, whole, row, carried)
+        return unless(whole.is_empty, now, lambda: self._attend(tile, whole, row, now), empty)
 
-        return unless(whole.is_empty, carried, full, empty)
-
-    def _attend(
-        self, tile: QueryTile, whole: KeyBlocks, row: Any, carried: Sequence[Any]
-    ) -> Sequence[Any]:
-        t = self.tiling
-        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
+    def _attend(self, tile: QueryTile, whole: KeyBlocks, row: Any, now: Progress) -> Progress:
+        """A tile: its queries, its blocks of keys from the last to the first, its result."""
         mine = self.schedule.blocks(tile, row, wgmma.M)
         walk = self.walks.at(tile, row)
-        cursor = self.block.query_cursor(count)
+        cursor = self.block.query_cursor(now.count)
         self.queries.wait_full(cursor)
         q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
 
-        end = whole.end
-        if t.skips:
-            end = ops.maximum(ops.minimum(mine.end, whole.end), ops.add(whole.first, 1))
-            keys, values = self._skip(keys, values, ops.sub(whole.end, end))
-        last = ops.sub(end, 1)
+        keys, values, end = now.keys, now.values, whole.end
+        if self.tiling.skips:
+            end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
+            keys, values = self._skip(keys, values, whole.end - end)
+        last = end - 1
+        state = self._first_block(q, walk, last, replace(now, keys=keys, values=values))
+        for low, high, masked in self._runs(whole, mine, last):
+            state = self._each_block(q, walk, tile, low, high, masked, state)
+        values, result = self._last_product(state)
+        self._finish(walk, result, state.rows, cursor)
+        walk.keep_unseen(whole.first, end)
+        return Progress(state.keys, values, now.count + 1)
+
+    # ---- blocks of keys
+
+    def _first_block(self, q: Any, walk: Any, block: Any, now: Progress) -> Attended:
+        """The scores of the block that comes first, and their softmax."""
+        t, keys = self.tiling, now.keys
         self.keys.wait_full(keys)
         sums = self._start_scores(q, keys)
-        self._release_queries(count)
+        self._release_queries(now.count)
         (sums,) = wgmma.wait_for([sums])
         self.keys.release(keys, self.lane)
         keys = keys.next(t.stages)
         is_masked = self.walks.has_masks
-        scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
+        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
-        weights = walk.weights(first.exponentials, last, is_masked=is_masked)
+        weights = walk.weights(first.exponentials, block, is_masked=is_masked)
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
+        scale = [_number(1.0)] * len(HALVES) if t.promotes else []
+        return Attended(keys, now.values, first.rows, zeros, weights, scale)
 
-        state = [*keys.values, *values.values, *first.rows.values, *zeros, *weights]
-        if t.promotes:
-            state += [_number(1.0)] * len(HALVES)
-        for low, high, masked in self._runs(whole, mine, last):
-            count_ = ops.maximum(ops.sub(high, low), 0)
-            body = partial(self._step, q, walk, ops.sub(high, 1), masked)
-            if self.schedule.is_sparse:
-                body = partial(self._step_if_seen, tile, ops.sub(high, 1), body)
-            state = ops.for_(0, count_, 1, state, body)
-        keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
-        rows, result, weights, scale = self._carried(state[4:])
+    def _each_block(
+        self, q: Any, walk: Any, tile: QueryTile, low: Any, high: Any, is_masked: bool,
+        state: Attended,
+    ) -> Attended:  # fmt: skip
+        """Blocks from high - 1 down to low."""
+        count, last = ops.maximum(high - low, 0), high - 1
+
+        @loop(0, count, state=state)
+        def end(i: Any, now: Attended) -> Attended:
+            if not self.schedule.is_sparse:
+                return self._block(q, walk, last - i, is_masked, now)
+            # A block that a mask of blocks lets the tile see.
+            is_seen, block = self.schedule.sees(tile, last - i), last - i
+            return chosen(
+                is_seen, now, lambda: self._block(q, walk, block, is_masked, now), lambda: now
+            )
+
+        return end
+
+    def _last_product(self, state: Attended) -> tuple[Cursor, Sequence[Any]]:
+        """(the place of the next values, the result): O += P @ V of the last block."""
+        values = state.values
         self.values.wait_full(values)
-        sums = self._start_result(weights, values, result)
+        sums = self._start_result(state.weights, values, state.result)
         (sums,) = wgmma.wait_for([sums])
         self.values.release(values, self.lane)
-        values = values.next(t.stages)
-        result = self._added(result, scale, wgmma.unpacked(sums))
-        self._finish(walk, tile, row, result, rows, cursor)
-        walk.keep_unseen(whole.first, end)
-        return [*keys.values, *values.values, ops.add(count, 1)]
-
-    def _carried(
-        self, state: Sequence[Any]
-    ) -> tuple[Rows, Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """(rows, result, weights, what the result is to be scaled by) of what steps carry on."""
-        first = 4 + self.tiling.width // 2
-        last = len(state) - (len(HALVES) if self.tiling.promotes else 0)
-        return Rows.of(state), state[4:first], state[first:last], state[last:]
+        values = values.next(self.tiling.stages)
+        return values, self._added(state.result, state.scale, wgmma.unpacked(sums))
 
     def _added(
         self, result: Sequence[Any], scale: Sequence[Any], sums: Sequence[Any]
@@ -184,21 +207,20 @@ class SdpaConsumer:
     def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            keys, values = Cursor(*carried[:2]), Cursor(*carried[2:])
+        @loop(0, count, state=(keys, values))
+        def end(i: Any, now: tuple[Cursor, Cursor]) -> tuple[Cursor, Cursor]:
             self._turn()
             self._pass_turn()
-            for ring, cursor in ((self.keys, keys), (self.values, values)):
+            for ring, cursor in zip((self.keys, self.values), now, strict=True):
                 ring.wait_full(cursor)
                 ring.release(cursor, self.lane)
                 # Without it the compiler gives the lanes that release nothing a wait of their
                 # own, in which they would keep the other from releasing.
                 nvvm.bar_warp_sync(ops.const(-1))
-            stages = self.tiling.stages
-            return [*keys.next(stages).values, *values.next(stages).values]
+            keys, values = now
+            return keys.next(self.tiling.stages), values.next(self.tiling.stages)
 
-        carried = ops.for_(0, count, 1, [*keys.values, *values.values], one)
-        return Cursor(*carried[:2]), Cursor(*carried[2:])
+        return end
 
     def _runs(self, whole: KeyBlocks, mine: KeyBlocks, last: Any) -> list[tuple[Any, Any, bool]]:
         """(first, end, whether masks are looked at) of the blocks below the last one."""
@@ -212,53 +234,39 @@ class SdpaConsumer:
         low = ops.minimum(ops.maximum(mine.all, whole.first), high)
         return [(high, last, True), (low, high, False), (whole.first, low, True)]
 
-    def _step(
-        self, q: Any, walk: Any, last: Any, is_masked: bool, i: Any, state: Sequence[Any]
-    ) -> Sequence[Any]:
+    def _block(self, q: Any, walk: Any, block: Any, is_masked: bool, now: Attended) -> Attended:
+        """Starts S = Q @ K' and O += P @ V of the block before; the softmax of S meanwhile."""
         t = self.tiling
-        keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
-        rows, result, weights, scale = self._carried(state[4:])
-        block = ops.sub(last, i)
+        keys, values = now.keys, now.values
         self.keys.wait_full(keys)
         self._turn()
         sums = self._start_scores(q, keys)
         self.values.wait_full(values)
-        products = self._start_result(weights, values, result)
+        products = self._start_result(now.weights, values, now.result)
         self._pass_turn()
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
         may_be_empty = is_masked or not self.walks.is_finite
         step = self.softmax.next(
-            scores, rows, is_masked=may_be_empty, pin=self._pin, pinned=t.pinned
+            scores, now.rows, is_masked=may_be_empty, pin=self._pin, pinned=t.pinned
         )
         (products,) = wgmma.wait_for([products])
         self.values.release(values, self.lane)
         # Not before the wait: words that are made while products run would make the assembler
         # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
         weights = wgmma.settled(walk.weights(step.exponentials, block, is_masked=is_masked))
-        result = self._added(result, scale, wgmma.unpacked(products))
+        result = self._added(now.result, now.scale, wgmma.unpacked(products))
         if not t.promotes:
             result = self._rescaled(result, step)
-        following = [*keys.next(t.stages).values, *values.next(t.stages).values]
-        scale = step.scale if t.promotes else ()
-        return [*following, *step.rows.values, *result, *weights, *scale]
-
-    def _step_if_seen(
-        self, tile: QueryTile, last: Any, step: Callable[..., Sequence[Any]], i: Any,
-        state: Sequence[Any],
-    ) -> Sequence[Any]:  # fmt: skip
-        """A step, of a block that a mask of blocks lets the tile see."""
-        is_seen = self.schedule.sees(tile, ops.sub(last, i))
-        return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
+        keys, values = keys.next(t.stages), values.next(t.stages)
+        return Attended(keys, values, step.rows, result, weights, step.scale if t.promotes else [])
 
     def _rescaled(self, result: Sequence[Any], step: Step) -> Sequence[Any]:
         if step.grows is None:
             return scaled(result, step.scale)
-        types = [value.type for value in result]
-        return ops.either(
-            step.grows, types, lambda: scaled(result, step.scale), lambda: list(result)
-        )
+        result = list(result)
+        return chosen(step.grows, result, lambda: scaled(result, step.scale), lambda: result)
 
     def _pin(self, value: Any) -> None:
         """Has a value computed here: a store that is not moved, on a condition that never holds.
@@ -316,7 +324,7 @@ class SdpaConsumer:
     # ---- turns
 
     def _turn_barrier(self, own: Any) -> Any:
-        return ops.value_of(ops.add(own, _FIRST_BARRIER + self.tiling.consumers))
+        return ops.value_of(own + (_FIRST_BARRIER + self.tiling.consumers))
 
     def _turn(self) -> None:
         """Waits until it is this warpgroup's turn to start products."""
@@ -328,8 +336,8 @@ class SdpaConsumer:
 
     def _pass_turn(self) -> None:
         if self.tiling.takes_turns:
-            following = ops.add(self.own, 1)
-            is_last = ops.compare("eq", following, self.tiling.consumers)
+            following = self.own + 1
+            is_last = following.eq(self.tiling.consumers)
             self._give_turn(ops.select(is_last, 0, following))
 
     def _give_turn(self, own: Any) -> None:
@@ -339,13 +347,13 @@ class SdpaConsumer:
     def _first_turn(self) -> None:
         """The first warpgroup begins: nobody gave it its first turn."""
         if self.tiling.takes_turns:
-            with ops.if_(ops.compare("eq", self.own, 0)):
+            with ops.if_(self.own.eq(0)):
                 self._give_turn(0)
 
     def _last_turn(self) -> None:
         """The turn that the last warpgroup gave to the first is taken."""
         if self.tiling.takes_turns:
-            with ops.if_(ops.compare("eq", self.own, 0)):
+            with ops.if_(self.own.eq(0)):
                 self._turn()
 
     # ---- the end of a tile
@@ -355,28 +363,25 @@ class SdpaConsumer:
         tile's first product is under way."""
         if self.tiling.q_stages == 1:
             return
-        before = ops.sub(count, 1)
-        is_owner = ops.both(ops.compare("eq", self.thread, 0), ops.less(0, count))
+        before = count - 1
+        is_owner = ops.both(self.thread.eq(0), ops.less(0, count))
         with ops.if_(is_owner):
             tma.wait_read(0)
             mbarrier.arrive(self.queries.empty_barrier(self.block.query_cursor(before)))
 
-    def _finish(
-        self, walk: Any, tile: QueryTile, row: Any, result: Sequence[Any], rows: Rows,
-        cursor: Cursor,
-    ) -> None:  # fmt: skip
+    def _finish(self, walk: Any, result: Sequence[Any], rows: Rows, cursor: Cursor) -> None:
         """Divides, walks what comes after, and stores."""
         walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
         if self.tiling.q_stages == 1:
             self.meet()
-            with ops.if_(ops.compare("eq", self.thread, 0)):
+            with ops.if_(self.thread.eq(0)):
                 tma.wait_read(0)
                 mbarrier.arrive(self.queries.empty_barrier(cursor))
 
     def meet(self) -> None:
         """A barrier of the warpgroup's threads."""
         nvvm.barrier(
-            barrier_id=ops.value_of(ops.add(self.own, _FIRST_BARRIER)),
+            barrier_id=ops.value_of(self.own + _FIRST_BARRIER),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
 

@@ -60,7 +60,7 @@ class KeptEmitter(SdpaEmitter):
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """A block of the first pass."""
-        block = ops.sub(last, i)
+        block = last - i
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         rows = Rows.of(state[self.stage_values :])
@@ -73,7 +73,7 @@ class KeptEmitter(SdpaEmitter):
         state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """A block of the second pass."""
-        block = ops.sub(last, i)
+        block = last - i
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         weights = walk.weights(softmax.fixed(scores, rows, shares), block, is_masked=masked[0])

@@ -122,12 +122,12 @@ class SdpaEmitter:
         t = self.tiling
         if not self.schedule.is_sparse:
             for stage in range(t.stages - 1):
-                self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+                self._load(blocks.end - (1 + stage), blocks.first, stage * t.stage_bytes)
             return []
-        block = self._seen(ops.sub(blocks.end, 1), blocks.first)
+        block = self._seen(blocks.end - 1, blocks.first)
         for stage in range(t.stages - 1):
             self._load(block, blocks.first, stage * t.stage_bytes)
-            block = self._seen(ops.sub(block, 1), blocks.first)
+            block = self._seen(block - 1, blocks.first)
         return [block]
 
     def _seen(self, block: Any, first: Any) -> Any:
@@ -140,9 +140,9 @@ class SdpaEmitter:
         if blocks.is_empty is not None:
             end = ops.select(blocks.is_empty, start, end)
         if count > 1:
-            whole, number = ops.sub(end, start), ops.block_id("y")
-            end = ops.add(start, ops.div(ops.mul(whole, ops.add(number, 1)), count))
-            start = ops.add(start, ops.div(ops.mul(whole, number), count))
+            whole, number = end - start, ops.block_id("y")
+            end = start + whole * (number + 1) // count
+            start = start + whole * number // count
         return KeyBlocks(start, end, blocks.all, blocks.all_end)
 
     def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
@@ -172,8 +172,8 @@ class SdpaEmitter:
     def _load(self, block: Any, first: Any, slot: Any) -> None:
         """Starts loading a block of keys and values into a stage, if it is not before the first."""
         t = self.tiling
-        with ops.if_(ops.compare("sge", block, first)):
-            key = ops.mul(block, t.keys)
+        with ops.if_(block >= first):
+            key = block * t.keys
             place = self._at(slot)
             t.k_rows.copy(place, t.threads, self.k_head.block(key))
             if self.has_values:
@@ -187,7 +187,7 @@ class SdpaEmitter:
         if not isinstance(values, HeadKeys) or not values.is_cut_within_size:
             copy(values)
             return
-        is_whole = ops.compare("sle", ops.add(key, t.keys), values.entry.length)
+        is_whole = key + t.keys <= values.entry.length
         ops.if_else(is_whole, lambda: copy(values.uncut()), lambda: copy(values))
 
     # ---- queries
@@ -195,7 +195,7 @@ class SdpaEmitter:
     def _queries(self) -> Queries:
         """Waits for the queries, and has them in registers, if they stay there."""
         t = self.tiling
-        warp_row = ops.mul(ops.shr(ops.thread_id(), 5), mma.M)
+        warp_row = (ops.thread_id() >> 5) * mma.M
         lane = smem.byte_pointer(self._at(t.q_offset), t.q_rows.a_place(warp_row))
         steps = t.q_rows.filled // mma.CHUNKS_PER_STEP
         kind = _bytes_kind(self.q)
@@ -229,11 +229,11 @@ class SdpaEmitter:
         t = self.tiling
         state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *self.ahead, *start]
         for first, end, is_masked in self._runs(walks, blocks):
-            count = ops.maximum(ops.sub(end, first), 0)
+            count = ops.maximum(end - first, 0)
             is_guarded = is_masked or not walks.is_plain
-            body = partial(step, blocks.first, ops.sub(end, 1), (is_masked, is_guarded))
+            body = partial(step, blocks.first, end - 1, (is_masked, is_guarded))
             if self.schedule.is_sparse:
-                body = partial(self._step_if_seen, ops.sub(end, 1), body)
+                body = partial(self._step_if_seen, end - 1, body)
             state = ops.for_(0, count, 1, state, body)
         return state[self.stage_values :]
 
@@ -246,7 +246,7 @@ class SdpaEmitter:
         self, last: Any, step: Callable[..., Sequence[Any]], i: Any, state: Sequence[Any]
     ) -> Sequence[Any]:
         """A step, of a block that a mask of blocks lets the tile see."""
-        is_seen = self.schedule.sees(self.tile, ops.sub(last, i))
+        is_seen = self.schedule.sees(self.tile, last - i)
         return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
 
     def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
@@ -269,7 +269,7 @@ class SdpaEmitter:
         """masked: whether masks are looked at, and whether a row may have no score above -inf."""
         carried = state[self.stage_values :]
         rows, result = Rows.of(carried[:4]), carried[4:]
-        block = ops.sub(last, i)
+        block = last - i
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         step = softmax.next(scores, rows, is_masked=masked[1])
@@ -282,19 +282,19 @@ class SdpaEmitter:
         t = self.tiling
         smem.wait(t.stages - 2)
         ops.barrier()  # the stage is there for all, and all have left the one loaded next
-        self._load(state[2] if self.ahead else ops.sub(block, t.stages - 1), first, state[1])
+        self._load(state[2] if self.ahead else block - (t.stages - 1), first, state[1])
         return self._at(state[0])
 
     def _following(self, first: Any, state: Sequence[Any]) -> list[Any]:
         """The stages of the block after, and which is loaded then."""
-        ahead = [self._seen(ops.sub(block, 1), first) for block in state[2 : self.stage_values]]
+        ahead = [self._seen(block - 1, first) for block in state[2 : self.stage_values]]
         return [self._next(state[0]), self._next(state[1]), *ahead]
 
     def _next(self, offset: Any) -> Any:
         """The following stage's offset, the first after the last."""
         t = self.tiling
-        moved = ops.add(offset, t.stage_bytes)
-        is_end = ops.compare("eq", moved, t.stages * t.stage_bytes)
+        moved = offset + t.stage_bytes
+        is_end = moved.eq(t.stages * t.stage_bytes)
         return ops.select(is_end, ops.const(0), moved)
 
     # ---- products
@@ -385,7 +385,7 @@ def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
 
 
 def _over(coordinate: Any, group: int) -> Any:
-    return Index(ops.div(coordinate.index().base, group))
+    return Index(coordinate.index().base // group)
 
 
 def _number(value: float) -> Any:

@@ -2,9 +2,10 @@
 """The kernel of engine sdpa_fwd_sm90; see the engine for the whole.
 
     warpgroup 0      for each tile: load its queries, then keys and values, block by block
-                     (`producer_sm90`)
-    warpgroups 1..   for each tile, of 64 queries each: products and softmax, block by block
-                     (`consumer_sm90`)
+                     (`producer_sm90`); values of 8 bits are turned by its other warps
+                     (`turner_sm90`)
+    warpgroups 1..   for each tile, of 64 queries each: products and softmax, block by block, then
+                     the result (`consumer_sm90`)
 
 They share rings and tiles (`block_sm90`).
 """
@@ -21,5 +22,5 @@ def emit_attention(block: SdpaBlock) -> None:
     """Builds the body of a block's kernel."""
     block.lay_out()
     block.begin()
-    is_producer = ops.compare("eq", block.group, 0)
+    is_producer = block.group.eq(0)
     ops.if_else(is_producer, SdpaProducer(block).run, SdpaConsumer(block).run)

@@ -32,7 +32,7 @@ class PackedSchedule(Schedule):
     def fill(self) -> None:
         """By the block's first warp, before its first tile."""
         assert self.table is not None
-        self.table.fill(lambda entry: ops.mul(self._rows_of_tiles(entry), self._heads()))
+        self.table.fill(lambda entry: self._rows_of_tiles(entry) * self._heads())
 
     def _heads(self) -> Any:
         """Heads of a sequence."""
@@ -50,7 +50,7 @@ class PackedSchedule(Schedule):
     def end(self, entry: Any) -> Any:
         """The row before which a sequence's tiles end."""
         unit = self.tiling.row_unit if self.tiling.is_longest_first else self.tiling.queries
-        return ops.mul(ops.ceildiv(self.length(entry), unit), unit)
+        return ops.ceildiv(self.length(entry), unit) * unit
 
     def find(self, number: Any, entry: Any) -> tuple[QueryTile, Any]:
         """(place, entry) of a tile by its number; entry: of a tile before it."""
@@ -58,20 +58,20 @@ class PackedSchedule(Schedule):
         entry, inside = self.table.find(number, entry)
         heads, height = self._heads(), self.tiling.queries
         if self.tiling.is_longest_first:
-            place = ops.div(inside, heads)
-            head = ops.sub(inside, ops.mul(place, heads))
-            row = ops.sub(self.end(entry), ops.mul(ops.add(place, 1), height))
+            place = inside // heads
+            head = inside - place * heads
+            row = self.end(entry) - (place + 1) * height
         else:
             rows = self._rows_of_tiles(entry)
-            head = ops.div(inside, rows)
-            row = ops.mul(ops.sub(inside, ops.mul(head, rows)), height)
+            head = inside // rows
+            row = (inside - head * rows) * height
         return self.at(entry, head, row), entry
 
     def split(self, number: Any) -> tuple[Any, Any]:
         """(entry, head of it) of a head by its number."""
-        entry = ops.div(number, self._heads())
-        return entry, ops.sub(number, ops.mul(entry, self._heads()))
+        entry = number // self._heads()
+        return entry, number - entry * self._heads()
 
     def at(self, entry: Any, head: Any, row: Any) -> QueryTile:
-        number = ops.add(ops.mul(entry, self._heads()), head)
+        number = entry * self._heads() + head
         return QueryTile(row, self.loops.coordinates(self.kernel, number), number)

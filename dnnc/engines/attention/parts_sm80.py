@@ -58,14 +58,12 @@ class PartStore:
 
     def number(self, place: RowPlace) -> Any:
         """The number of a row among all."""
-        return ops.add(
-            ops.mul(place.head, self.kernel.size(self.dims[-2])), place.query.index().base
-        )
+        return place.head * self.kernel.size(self.dims[-2]) + place.query.index().base
 
     def _address(self, name: str, part: Any, row: Any, elements: int, column: Any) -> Any:
         rows = self.kernel.size(self.rows_of(self.dims), 64)
-        line = ops.add(ops.mul(ops.to_i64(ops.value_of(part)), rows), ops.to_i64(row))
-        place = ops.add(ops.mul(line, elements), ops.to_i64(ops.value_of(column)))
+        line = ops.to_i64(ops.value_of(part)) * rows + ops.to_i64(row)
+        place = line * elements + ops.to_i64(ops.value_of(column))
         return ops.gep(self.kernel.workspace(name), place, ops.f32_type())
 
     def sums_of(self, part: Any, row: Any) -> Any:
@@ -96,7 +94,7 @@ class PartStore:
                     ops.store(place, values, 4 * len(piece.values))
 
     def _put_sums(self, walk: ResultWalk, part: Any, row: Any, maximum: Any, total: Any) -> None:
-        with ops.if_(ops.compare("eq", ops.and_(walk.thread, 3), 0)):
+        with ops.if_((walk.thread & 3).eq(0)):
             ops.store(self.sums_of(part, row), ops.from_elements([maximum, total]), 8)
 
 
@@ -110,11 +108,11 @@ class PartsEmitter:
     store: PartStore
 
     def emit(self) -> None:
-        self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        self.lane = ops.thread_id() & (WARP_THREADS - 1)
         rows = PartStore.rows_of(self.parts.dims)
-        warp = ops.shr(ops.thread_id(), 5)
-        row = ops.add(ops.mul(ops.block_id(), _ROWS), warp)
-        with ops.if_(ops.less(row, self.kernel.size(rows))):
+        warp = ops.thread_id() >> 5
+        row = ops.block_id() * _ROWS + warp
+        with ops.if_(row < self.kernel.size(rows)):
             self._emit_row(row)
 
     @staticmethod
@@ -131,15 +129,15 @@ class PartsEmitter:
         )
         maximum, total, shares = self._sums(row, softmax)
         walk = RowWalk(shared, *self._place(row))
-        scale = walk.finish(softmax, maximum, total, ops.compare("eq", self.lane, 0))
+        scale = walk.finish(softmax, maximum, total, self.lane.eq(0))
         width = self._fragment_width
         for first in range(0, self.tiling.width, WARP_THREADS * width):
-            column = ops.add(ops.mul(self.lane, width), first)
+            column = self.lane * width + first
             is_whole = first + WARP_THREADS * width <= self.tiling.width
             # Shares come from other lanes: all take part, those past the end with another's place.
             kept = column if is_whole else ops.minimum(column, self.tiling.width - width)
             result = self._result(row, kept, width, shares)
-            inside = None if is_whole else ops.less(column, self.tiling.width)
+            inside = None if is_whole else column < self.tiling.width
             result = arith.MulFOp(result, ops.splat(scale, width)).result
             walk.put(result, Index(kept, 1, width), inside)
         walk.meet_largest()
@@ -162,8 +160,7 @@ class PartsEmitter:
         """(maximum, sum, share of each part in it: of part 32 i + lane) of a row."""
         count = self.tiling.parts
         pairs = [
-            self._pair(row, ops.add(self.lane, first), count)
-            for first in range(0, count, WARP_THREADS)
+            self._pair(row, self.lane + first, count) for first in range(0, count, WARP_THREADS)
         ]
         maximum = pairs[0][0]
         for other, _ in pairs[1:]:
@@ -182,7 +179,7 @@ class PartsEmitter:
     def _pair(self, row: Any, part: Any, count: int) -> tuple[Any, Any]:
         """m and l of a part; lanes past the last have those of one before, which is in a group of
         lanes that is not theirs."""
-        kept = ops.and_(part, count - 1)
+        kept = part & (count - 1)
         two = ops.vector_type(ops.f32_type(), 2)
         own, sum_ = ops.elements(ops.load(self.store.sums_of(kept, row), two, 8))
         return own, sum_
@@ -195,13 +192,13 @@ class PartsEmitter:
 
         def some(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             (found,) = carried
-            first = ops.mul(i, together)
+            first = i * together
             loaded = [
-                ops.load(self.store.result_of(ops.add(first, p), row, column), type_, 4 * width)
+                ops.load(self.store.result_of(first + p, row, column), type_, 4 * width)
                 for p in range(together)
             ]
             for p, value in enumerate(loaded):
-                share = ops.splat(self._share(shares, ops.add(first, p)), width)
+                share = ops.splat(self._share(shares, first + p), width)
                 found = arith.AddFOp(found, arith.MulFOp(value, share).result).result
             return [found]
 
@@ -215,10 +212,10 @@ class PartsEmitter:
         """The share of a part, from the lane that has it."""
         chosen = shares[0]
         for i, share in enumerate(shares[1:], 1):
-            is_there = ops.compare("sge", part, i * WARP_THREADS)
+            is_there = part >= i * WARP_THREADS
             chosen = arith.SelectOp(is_there, share, chosen).result
         word = llvm.BitcastOp(ops.i32_type(), chosen).result
-        lane = ops.value_of(ops.and_(part, WARP_THREADS - 1))
+        lane = ops.value_of(part & (WARP_THREADS - 1))
         moved = nvvm.shfl_sync(ops.const(-1), word, lane, ops.const(31), nvvm.ShflKind.idx)
         return llvm.BitcastOp(ops.f32_type(), moved).result
 

@@ -81,7 +81,7 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
             def part() -> None:
                 self.store_direct(place, result)
 
-            has_all = ops.compare("sle", ops.add(self.row, wgmma.M), entry.length)
+            has_all = self.row + wgmma.M <= entry.length
             ops.if_else(has_all, self._apart(whole), self._apart(part))
         else:
             self._stage(place, store, map_, result, buffer, meet, None)
@@ -125,7 +125,7 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
         batch, row = dict(self.tile.batch), self.row
         if entry is not None:
             value = s.made(place)
-            batch, row = {**batch, 0: Index.of(0)}, ops.add(entry.first, row)
+            batch, row = {**batch, 0: Index.of(0)}, entry.first + row
         panel = s.tiling.staged_panel
         blocks, whole = -(-s.tiling.width // 16), panel // 16
         put = store.put_quads if s.of_bytes else store.put
@@ -133,10 +133,10 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
             pieces = self.pieces(result, first, min(whole, blocks - first))
             made = [self.made_of(value, piece) for piece in pieces]
             rows = [made[i : i + 2] for i in range(0, len(made), 2)]
-            put(ops.add(buffer, first // whole * store.bytes), self.thread, rows)
+            put(buffer + first // whole * store.bytes, self.thread, rows)
         tma.show_writes()
         meet()
-        is_first = ops.compare("eq", self.thread, 0)
+        is_first = self.thread.eq(0)
         with ops.if_(ops.both(is_first, s.schedule.not_before(self.row))):
             for number in range(s.tiling.staged_panels):
                 column = Index.of(number * panel)
@@ -144,6 +144,6 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
                     target.tensor.rank, batch,
                     {target.tensor.rank - 2: Index(row), target.tensor.rank - 1: column},
                 )  # fmt: skip
-                source = ops.add(buffer, number * store.bytes)
+                source = buffer + number * store.bytes
                 store.start(map_, source, tma.place(store.box, at))
             tma.commit()

@@ -14,6 +14,7 @@ from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, sca
 from ...codegen.hopper.turned_bytes import quads
 from ...codegen.memory import atomic
 from ...codegen.totals.reduce import shuffle_xor
+from ...codegen.value import wrapped
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import inputs_of
 from ...mlir import arith, ir, llvm
@@ -140,7 +141,7 @@ class ResultWalk(TileWalk):
                 made = self.walk.value(s.made(place), at, 1)
                 own = is_first
                 if own is None:
-                    own = ops.compare("eq", ops.and_(self.thread, 3), 0)
+                    own = (self.thread & 3).eq(0)
                 where, inside = self.spot(place, half, Index.of(0))
                 target.store(where, made, ops.both(own, inside))
 
@@ -161,8 +162,8 @@ class ResultWalk(TileWalk):
             return self._at(half, column), self.inside(half)
         entry = self.entry_of(place)
         head = row.batch[1] if len(row.batch) > 1 else Index.of(0)
-        at = [Index.of(0), head, Index(ops.add(entry.first, row.query.base)), column]
-        is_there = ops.less(row.query.base, entry.length)
+        at = [Index.of(0), head, Index(entry.first + row.query.base), column]
+        is_there = row.query.base < entry.length
         return at[-s.targets[place][1].tensor.rank :], ops.both(self.inside(half), is_there)
 
     def entry_of(self, place: int) -> Entry:
@@ -185,10 +186,10 @@ class ResultWalk(TileWalk):
         for j in range(2 * first, end, 2 if s.of_bytes else 1):
             for half in HALVES:
                 if s.of_bytes:
-                    column = Index(ops.add(ops.shl(self.right, 1), 8 * j), 1, 4)
+                    column = Index((self.right << 1) + 8 * j, 1, 4)
                     yield Piece(half, column, quads(result[4 * j : 4 * j + 8])[half])
                 else:
-                    column = Index(ops.add(self.right, 8 * j), 1, 2)
+                    column = Index(self.right + 8 * j, 1, 2)
                     place = 4 * j + 2 * half
                     yield Piece(half, column, result[place : place + 2])
 
@@ -226,8 +227,8 @@ class ResultWalk(TileWalk):
         """
         found: Any = 0
         for value in values:
-            bits = llvm.BitcastOp(ops.i32_type(), value).result
-            found = ops.maximum(found, ops.and_(bits, 0x7FFFFFFF))
+            bits = wrapped(llvm.BitcastOp(ops.i32_type(), value))
+            found = ops.maximum(found, bits & 2147483647)
         inside = self.inside(half)
         if inside is not None:
             found = ops.select(inside, found, 0)
@@ -237,7 +238,7 @@ class ResultWalk(TileWalk):
             distance *= 2
         _, target = self.shared.targets[place]
         pointer = target.address([Index.of(0)] * target.tensor.rank)
-        with ops.if_(ops.compare("eq", ops.and_(self.thread, WARP_THREADS - 1), 0)):
+        with ops.if_((self.thread & (WARP_THREADS - 1)).eq(0)):
             atomic.update(pointer, found, "max.u32")
 
 

@@ -96,15 +96,15 @@ class Packing:
 
     def place(self, dims: Sequence[Expr], tile: QueryTile, number: Any, kernel: Kernel) -> RowPlace:
         """The place of a row by its number: query * heads + head."""
-        query, own = ops.div(number, self.heads), ops.rem(number, self.heads)
+        query, own = number // self.heads, number % self.heads
         shared = tile.batch[self.axis].index().base
-        batch = {**tile.batch, self.axis: Index(ops.add(ops.mul(shared, self.heads), own))}
+        batch = {**tile.batch, self.axis: Index(shared * self.heads + own)}
         inner = product(dims[self.axis + 1 : -2])
         outer = kernel.divide(tile.head, inner)
-        head = ops.add(ops.mul(outer, self.heads), own)
+        head = outer * self.heads + own
         if inner.constant != 1:
             rest = kernel.remainder(tile.head, inner, outer)
-            head = ops.add(ops.mul(head, kernel.size(inner)), rest)
+            head = head * kernel.size(inner) + rest
         return RowPlace(Index(query), batch, head)
 
 
@@ -165,11 +165,11 @@ class Schedule:
             # Whole tiles at the end, where they take long: the first may begin before row 0.
             unit = self.tiling.row_unit
             end = self.kernel.size(ceildiv(self.count, unit) * unit)
-            row = ops.sub(end, ops.mul(ops.add(place, 1), height))
+            row = end - (place + 1) * height
         else:
             rows = at_least(self.rows, 1)
             head = self.kernel.divide(number, rows)
-            row = ops.mul(self.kernel.remainder(number, rows, head), height)
+            row = self.kernel.remainder(number, rows, head) * height
         batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
         return QueryTile(row, batch, head)
 
@@ -184,7 +184,7 @@ class Schedule:
         """A row, or the nearest of the tensor."""
         if self.is_whole:
             return row
-        last = ops.sub(self.kernel.size(self.count), 1)
+        last = self.kernel.size(self.count) - 1
         return ops.minimum(self.from_first(row), last)
 
     def from_first(self, row: Any) -> Any:
@@ -196,13 +196,13 @@ class Schedule:
         """Whether a row is one of the tensor's, i1; None: always."""
         if self.is_whole:
             return None
-        is_before_end = ops.less(row, self.kernel.size(self.count))
+        is_before_end = row < self.kernel.size(self.count)
         return ops.both(self.not_before(row), is_before_end)
 
     def not_before(self, row: Any) -> Any:
         """Whether a row is not before the tensor's first, i1; None: always."""
         begins_before = self.tiling.is_longest_first and not self.is_whole
-        return ops.compare("sge", row, 0) if begins_before else None
+        return row >= 0 if begins_before else None
 
     @property
     def is_whole(self) -> bool:
@@ -215,12 +215,10 @@ class Schedule:
         tiles = at_least(section * self.rows, 1)
         which = self.kernel.divide(number, tiles)
         inside = self.kernel.remainder(number, tiles, which)
-        first = ops.mul(which, self.kernel.size(section))
-        height = ops.minimum(
-            ops.sub(self.kernel.size(self.heads), first), self.kernel.size(section)
-        )
-        row = ops.div(inside, height)
-        return ops.add(first, ops.sub(inside, ops.mul(row, height))), row
+        first = which * self.kernel.size(section)
+        height = ops.minimum(self.kernel.size(self.heads) - first, self.kernel.size(section))
+        row = inside // height
+        return first + (inside - row * height), row
 
     @property
     def section(self) -> Expr:
@@ -236,8 +234,8 @@ class Schedule:
 
     def blocks(self, tile: QueryTile, first: Any, rows: int) -> KeyBlocks:
         """Key blocks of some rows of a tile, from a row on."""
-        last = ops.div(self.kept(ops.add(first, rows - 1)), self.packed)
-        first = ops.div(self.kept(first), self.packed)
+        last = self.kept(first + (rows - 1)) // self.packed
+        first = self.kept(first) // self.packed
         if not self.parts.masks.steps:
             found = Ranges.everywhere()
         elif self._differs_in_tiles():
@@ -278,9 +276,9 @@ class Schedule:
 
     def sees(self, tile: QueryTile, block: Any) -> Any:
         """Whether masks of blocks, and numbers, let rows of a tile see keys of a block, i1."""
-        last = self.kept(ops.add(tile.row, self.tiling.queries - 1))
+        last = self.kept(tile.row + (self.tiling.queries - 1))
         rows = (self.kept(tile.row), last)
-        end = ops.sub(self.kernel.size(self.keys), 1)
+        end = self.kernel.size(self.keys) - 1
         found = None
         if self._bits is not None:
             found = self._bits.any(self.walk(), tile.batch, rows, block, end)
@@ -294,11 +292,11 @@ class Schedule:
         """Blocks of keys of a tile from the last on that it sees."""
         if not self.is_sparse:
             return blocks
-        end = ops.add(self.next_seen(tile, ops.sub(blocks.end, 1), blocks.first), 1)
-        is_empty = ops.compare("sle", end, blocks.first)
+        end = self.next_seen(tile, blocks.end - 1, blocks.first) + 1
+        is_empty = end <= blocks.first
         if blocks.is_empty is not None:
             is_empty = arith.OrIOp(is_empty, blocks.is_empty).result
-        end = ops.maximum(end, ops.add(blocks.first, 1))
+        end = ops.maximum(end, blocks.first + 1)
         return KeyBlocks(blocks.first, end, blocks.all, blocks.all_end, is_empty)
 
     def next_seen(self, tile: QueryTile, block: Any, first: Any) -> Any:
@@ -309,16 +307,16 @@ class Schedule:
             return ops.select(is_seen, ops.const(0), ops.const(1))
 
         def is_passed(at: Sequence[Any]) -> Any:
-            is_there = ops.compare("sge", at[0], first)
+            is_there = at[0] >= first
             if not self.may_lack_keys:
-                return ops.both(is_there, ops.compare("ne", is_hidden(at), 0))
+                return ops.both(is_there, is_hidden(at).ne(0))
             # Of no keys, masks have nothing to read.
             is_there = ops.both(is_there, ops.less(0, self.kernel.size(self.keys)))
             one = [ops.i32_type()]
             (found,) = ops.either(is_there, one, lambda: [is_hidden(at)], lambda: [ops.const(0)])
-            return ops.compare("ne", found, 0)
+            return found.ne(0)
 
-        (found,) = ops.while_([ops.value_of(block)], is_passed, lambda at: [ops.sub(at[0], 1)])
+        (found,) = ops.while_([ops.value_of(block)], is_passed, lambda at: [at[0] - 1])
         return found
 
     def _differs_in_tiles(self) -> bool:
@@ -335,12 +333,12 @@ class Schedule:
     def _in_blocks(self, found: Ranges) -> KeyBlocks:
         t, keys = self.tiling, self.kernel.size(self.keys)
         count = ops.ceildiv(keys, t.keys)
-        start = ops.minimum(ops.div(ops.maximum(found.some, 0), t.keys), ops.sub(count, 1))
+        start = ops.minimum(ops.maximum(found.some, 0) // t.keys, count - 1)
         if self.may_lack_keys:
             start = ops.maximum(start, 0)
         some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
-        end = ops.maximum(ops.ceildiv(some_end, t.keys), ops.add(start, 1))
-        full_end = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), t.keys)
+        end = ops.maximum(ops.ceildiv(some_end, t.keys), start + 1)
+        full_end = ops.maximum(ops.minimum(found.all_end, keys), 0) // t.keys
         if isinstance(found.all_end, int) and found.all_end == 0:
             full_end = 0
         full = found.all
@@ -348,9 +346,9 @@ class Schedule:
             full = ops.ceildiv(ops.maximum(full, 0), t.keys)
         is_empty = None
         if terms(self.parts.masks.condition):
-            is_empty = ops.compare("sge", found.some, found.some_end)
+            is_empty = found.some >= found.some_end
         if self.may_lack_keys:
-            lacks_keys = ops.compare("eq", keys, 0)
+            lacks_keys = keys.eq(0)
             is_empty = lacks_keys if is_empty is None else arith.OrIOp(is_empty, lacks_keys).result
         return KeyBlocks(start, end, full, full_end, is_empty)
 

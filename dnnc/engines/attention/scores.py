@@ -78,13 +78,13 @@ class ScoreWalk(TileWalk):
         """(column block of 8, element of the thread's two, coordinates) of the fragments of a
         row; is_whole: whether all of the block's keys are there."""
         s = self.shared
-        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
+        first = block * s.tiling.keys + self.right
         found = []
         for j in range(s.tiling.keys // 8):
             for i in range(0, 2, s.pair):
-                column = ops.add(first, 8 * j + i)
+                column = first + (8 * j + i)
                 if s.has_tail and not is_whole:
-                    column = ops.minimum(column, ops.sub(s.kernel.size(s.keys), s.pair))
+                    column = ops.minimum(column, s.kernel.size(s.keys) - s.pair)
                 found.append((j, i, Index(column, int(s.pair > 1), s.pair)))
         return found
 
@@ -133,11 +133,11 @@ class ScoreWalk(TileWalk):
     def _cut(self, scores: Sequence[Any], block: Any) -> list[Any]:
         """-inf past the last key."""
         s = self.shared
-        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
-        left = ops.sub(s.kernel.size(s.keys), first)
+        first = block * s.tiling.keys + self.right
+        left = s.kernel.size(s.keys) - first
         low = _number(-math.inf)
         return [
-            arith.SelectOp(ops.less(8 * (i // 4) + i % 2, left), score, low).result
+            arith.SelectOp(8 * (i // 4) + i % 2 < left, score, low).result
             for i, score in enumerate(scores)
         ]
 
@@ -190,14 +190,14 @@ class ScoreWalk(TileWalk):
         s = self.shared
         if not s.has_tail:
             return None
-        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
-        return ops.sub(s.kernel.size(s.keys), first)
+        first = block * s.tiling.keys + self.right
+        return s.kernel.size(s.keys) - first
 
     def _keep(self, walk: Walk, half: int, column: Index, place: int, left: Any) -> None:
         """Stores what outputs of the scores' dims have at the weight in hand; place: of its column,
         from the thread's first on."""
         s, at = self.shared, self._at(half, column)
-        is_there = None if left is None else ops.less(place, left)
+        is_there = None if left is None else place < left
         for output in s.kept:
             value, target = s.targets[output]
             made = walk.value(value, at, s.pair)

@@ -49,12 +49,12 @@ class QueryRows:
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
         tensor = self.source.tensor
-        number = ops.add(self.tile.row, row)
+        number = self.tile.row + row
         place, exists = self.schedule.row(self.tile, number), self.schedule.inside(number)
         query, batch = place.query.base, dict(place.batch)
         if self.entry.length is not None:
-            is_there = ops.less(query, self.entry.length)
-            query = ops.select(is_there, ops.add(self.entry.first, query), 0)
+            is_there = query < self.entry.length
+            query = ops.select(is_there, self.entry.first + query, 0)
             exists, batch = ops.both(exists, is_there), {**batch, 0: Index.of(0)}
         own = {self.axes[1]: Index(query), self.axes[0]: Index(column)}
         at = coordinates_of(tensor.rank, batch, own)
@@ -107,10 +107,10 @@ class Keys:
         tensor = self.source.tensor
         stride = tensor.layout[axis]
         if offset_bits(tensor) == 32:
-            return ops.mul(number, self.kernel.size(stride))
+            return number * self.kernel.size(stride)
         if stride.bounds()[1] < 1 << 31:  # a product of 32 bits by 32
-            return ops.mul(ops.to_i64(number), ops.to_i64(self.kernel.size(stride)))
-        return ops.mul(ops.to_i64(number), self.kernel.size(stride, 64))
+            return ops.to_i64(number) * ops.to_i64(self.kernel.size(stride))
+        return ops.to_i64(number) * self.kernel.size(stride, 64)
 
 
 @dataclass(frozen=True)
@@ -145,22 +145,22 @@ class HeadKeys:
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
         k = self.keys
-        place, exists = self._place(ops.add(self.first, row))
-        offset = ops.add(k.times_stride(place, k.axes[1]), _like(column, k.source.tensor))
+        place, exists = self._place(self.first + row)
+        offset = k.times_stride(place, k.axes[1]) + _like(column, k.source.tensor)
         return k.pointer(self.start, offset), exists
 
     def _place(self, number: Any) -> tuple[Any, Any]:
         """(row of the tensor, whether it is there) of a key."""
         k = self.keys
         if self.entry.length is not None:
-            exists = ops.less(number, self.entry.length)
+            exists = number < self.entry.length
             first = self.entry.first
-            there = number if first is None else ops.add(first, number)
+            there = number if first is None else first + number
             return ops.select(exists, there, 0), exists
         if k.size.known_divisor() % k.step == 0:
             return number, None
         size = k.kernel.size(k.size)
-        return ops.minimum(number, ops.sub(size, 1)), ops.less(number, size)
+        return ops.minimum(number, size - 1), number < size
 
 
 @dataclass(frozen=True)
@@ -202,21 +202,21 @@ class PagedKeys:
 
     def find(self, row: Any) -> Any:
         """The page of a row."""
-        return self._look_up(ops.add(self.first, row)) if self.page is None else self.page
+        return self._look_up(self.first + row) if self.page is None else self.page
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
-        k, number = self.keys, ops.add(self.first, row)
-        inside = k.times_stride(ops.rem(number, self.size), k.axes[1])
-        inside = ops.add(inside, _like(column, k.source.tensor))
-        offset = ops.add(k.times_stride(found, 0), inside)
-        return k.pointer(self.start, offset), ops.less(number, self.length)
+        k, number = self.keys, self.first + row
+        inside = k.times_stride(number % self.size, k.axes[1])
+        inside = inside + _like(column, k.source.tensor)
+        offset = k.times_stride(found, 0) + inside
+        return k.pointer(self.start, offset), number < self.length
 
     def _look_up(self, number: Any) -> Any:
         """The block of the cache that has a key; of keys past the length, which are not read, of
         the first of all, or block 0 where there is none."""
         k = self.keys
-        is_there = ops.less(number, self.length)
-        page = ops.select(is_there, ops.div(number, self.size), 0)
+        is_there = number < self.length
+        page = ops.select(is_there, number // self.size, 0)
         found = read(k.kernel, k.parts.region, k.source.values[1], self.batch, 0, page)
         return ops.select(is_there, found, 0)
 

@@ -103,13 +103,13 @@ class Rows:
         """Far where all rows of the tensor are kept: past its end a box has zeros anyway."""
         batch = [self._number(tile, axis) for axis in range(len(self.batch))]
         length = cut_length(self.kernel, self.region, self.source, batch)
-        is_whole = ops.compare("sge", length, self._past())
+        is_whole = length >= self._past()
         return ops.select(is_whole, ops.const(FAR), length)
 
     def _number(self, tile: QueryTile, axis: int) -> Any:
         """A tile's coordinate along an axis of heads of the operand."""
         group = self.groups[axis]
-        return ops.div(tile.batch[axis].index().base, group) if group else 0
+        return tile.batch[axis].index().base // group if group else 0
 
     def _read(self, value: Any, *at: Any) -> Any:
         """An integer of an SSA tensor, as i32."""
@@ -126,12 +126,12 @@ class Rows:
         if not self.source.kind:
             self._whole(slot, barrier, tile, {self.axes[1]: row})
             return
-        valid = ops.minimum(ops.maximum(ops.sub(entry.length, row), 0), self.rows)
+        valid = ops.minimum(ops.maximum(entry.length - row, 0), self.rows)
         if self.source.kind == "cut":
             is_there = ops.less(0, valid)
             place = {self.axes[1]: ops.select(is_there, row, self._past())}
             ops.if_else(
-                ops.both(is_there, ops.less(valid, self.rows)),
+                ops.both(is_there, valid < self.rows),
                 lambda: self._cut(slot, barrier, tile, row, valid),
                 lambda: self._whole(slot, barrier, tile, place),
             )
@@ -141,12 +141,12 @@ class Rows:
             if self.source.kind == "paged":
                 self._pages(slot, barrier, tile, row)
             else:
-                self._whole(slot, barrier, tile, {self.axes[1]: ops.add(entry.first, row)})
+                self._whole(slot, barrier, tile, {self.axes[1]: entry.first + row})
 
         def part() -> None:
             self._part(slot, barrier, tile, entry, row, valid)
 
-        ops.if_else(ops.compare("eq", valid, self.rows), whole, part)
+        ops.if_else(valid.eq(self.rows), whole, part)
 
     def _whole(self, slot: Any, barrier: Any, tile: QueryTile, rows: Place) -> None:
         self._copy(0, slot, barrier, {**self._heads(tile), **rows})
@@ -161,9 +161,9 @@ class Rows:
         box, map_ = self.boxes[which], self.maps[which]
 
         def one(panel: Any) -> None:
-            at = {**place, box.axes[0]: ops.mul(panel, self.panel)}
+            at = {**place, box.axes[0]: panel * self.panel}
             corner = [ops.value_of(at[axis]) for axis in box.map_axes]
-            target = smem.byte_pointer(slot, ops.mul(panel, self.rows * wgmma.ROW_BYTES))
+            target = smem.byte_pointer(slot, panel * (self.rows * wgmma.ROW_BYTES))
             tma.load(target, map_, corner, barrier)
 
         _repeat(self.panels, UNROLLED_PANELS, one)
@@ -173,16 +173,16 @@ class Rows:
         height = self.boxes[0].extents[1]
 
         def one(number: Any) -> None:
-            place = self._in_page(tile, ops.add(row, ops.mul(number, height)))
-            target = smem.byte_pointer(slot, ops.mul(number, height * wgmma.ROW_BYTES))
+            place = self._in_page(tile, row + number * height)
+            target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
             self._copy(0, target, barrier, {**self._heads(tile), **place})
 
         _repeat(self.rows // height, 1, one)
 
     def _in_page(self, tile: QueryTile, row: Any) -> Place:
-        page = ops.div(row, self.page)
+        page = row // self.page
         block = self._read(self.source.values[1], self._number(tile, 0), 0, page)
-        return {0: block, self.axes[1]: ops.sub(row, ops.mul(page, self.page))}
+        return {0: block, self.axes[1]: row - page * self.page}
 
     def _part(
         self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any, valid: Any
@@ -191,25 +191,25 @@ class Rows:
         heads, end = self._heads(tile), self._past()
 
         def eight(number: Any) -> None:
-            first = ops.mul(number, _FEW)
-            left = ops.sub(valid, first)
-            target = smem.byte_pointer(slot, ops.mul(first, wgmma.ROW_BYTES))
+            first = number * _FEW
+            left = valid - first
+            target = smem.byte_pointer(slot, first * wgmma.ROW_BYTES)
             which = self.boxes.index(next(b for b in self.boxes if b.extents[1] == _FEW))
 
             def some() -> None:
-                place = self._at(tile, entry, ops.add(row, first))
+                place = self._at(tile, entry, row + first)
 
                 def singly(inner: Any) -> None:
-                    there = ops.add(place[self.axes[1]], inner)
-                    chosen = ops.select(ops.less(inner, left), there, end)
-                    single = smem.byte_pointer(target, ops.mul(inner, wgmma.ROW_BYTES))
+                    there = place[self.axes[1]] + inner
+                    chosen = ops.select(inner < left, there, end)
+                    single = smem.byte_pointer(target, inner * wgmma.ROW_BYTES)
                     last = len(self.boxes) - 1
                     self._copy(last, single, barrier, {**heads, **place, self.axes[1]: chosen})
 
                 def together() -> None:
                     self._copy(which, target, barrier, {**heads, **place})
 
-                is_full = ops.compare("sge", left, _FEW)
+                is_full = left >= _FEW
                 ops.if_else(is_full, together, lambda: _repeat(_FEW, 1, singly))
 
             def none() -> None:
@@ -229,18 +229,18 @@ class Rows:
         def boxes(first: Any, count: Any, row: Any) -> None:
             for which, box in enumerate(self.boxes[1:], 1):
                 height = box.extents[1]
-                before = ops.and_(count, -2 * height)
-                target = smem.byte_pointer(slot, ops.mul(ops.add(first, before), wgmma.ROW_BYTES))
-                with ops.if_(ops.compare("ne", ops.and_(count, height), 0)):
-                    self._copy(which, target, barrier, {**heads, axis: ops.add(row, before)})
+                before = count & (-2 * height)
+                target = smem.byte_pointer(slot, (first + before) * wgmma.ROW_BYTES)
+                with ops.if_((count & height).ne(0)):
+                    self._copy(which, target, barrier, {**heads, axis: row + before})
 
         boxes(0, valid, row)
-        boxes(valid, ops.sub(self.rows, valid), self._past())
+        boxes(valid, self.rows - valid, self._past())
 
     def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
         if self.source.kind == "paged":
             return dict(self._in_page(tile, row))
-        return {self.axes[1]: ops.add(entry.first, row)}
+        return {self.axes[1]: entry.first + row}
 
     def _past(self) -> Any:
         """A row past the tensor's end, or a page's, where TMA finds zeros.

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.state import chosen, loop
 from ...mlir import nvvm
 from ...target import WARP_THREADS
 from .schedule import QueryTile, Schedule
@@ -30,39 +30,33 @@ class ValueTurner:
     turned: Pipeline
     warp: Any
 
-    @property
-    def start(self) -> list[Any]:
-        """The values that `tile` is first given."""
-        return Cursor().values
-
-    def tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+    def tile(self, tile: QueryTile, now: Cursor) -> Cursor:
         """Turns the values of a tile's blocks of keys."""
         blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
         blocks = self.schedule.seen(tile, blocks)
-        count = ops.sub(blocks.end, blocks.first)
+        count = blocks.end - blocks.first
         if blocks.is_empty is not None:
             count = ops.select(blocks.is_empty, 0, count)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(0, count, state=now)
+        def end(i: Any, here: Cursor) -> Cursor:
             if not self.schedule.is_sparse:
-                return self._block(carried)
-            is_seen = self.schedule.sees(tile, ops.sub(ops.sub(blocks.end, 1), i))
-            types = [value.type for value in carried]
-            return ops.either(is_seen, types, lambda: self._block(carried), lambda: list(carried))
+                return self._block(here)
+            is_seen = self.schedule.sees(tile, blocks.end - 1 - i)
+            return chosen(is_seen, here, lambda: self._block(here), lambda: here)
 
-        return ops.for_(0, count, 1, list(carried), step)
+        return end
 
-    def _block(self, carried: Sequence[Any]) -> Sequence[Any]:
-        cursor = Cursor(*carried)
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+    def _block(self, cursor: Cursor) -> Cursor:
+        lane = ops.thread_id() & (WARP_THREADS - 1)
         self.raw.wait_full(cursor)
         self.turned.wait_empty(cursor)
         source, target = self.raw.address(cursor), self.turned.address(cursor)
-        self.tiling.turned.run(source, target, ops.sub(self.warp, 1), TURNERS, lane)
+        self.tiling.turned.run(source, target, self.warp - 1, TURNERS, lane)
         tma.show_writes()
         nvvm.bar_warp_sync(ops.const(-1))
-        with ops.if_(ops.compare("eq", lane, 0)):
+        with ops.if_(lane.eq(0)):
             mbarrier.arrive(self.raw.empty_barrier(cursor))
             mbarrier.arrive(self.turned.full_barrier(cursor))
         nvvm.bar_warp_sync(ops.const(-1))
-        return cursor.next(self.tiling.stages).values
+        return cursor.next(self.tiling.stages)

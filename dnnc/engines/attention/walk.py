@@ -112,7 +112,7 @@ class TileWalk:
     # ---- coordinates
 
     def _number(self, half: int) -> Any:
-        return ops.add(ops.add(self.row, self.down), 8 * half)
+        return self.row + self.down + 8 * half
 
     def inside(self, half: int) -> Any:
         """Whether a row of the thread is one of the tensor's; None: always."""
