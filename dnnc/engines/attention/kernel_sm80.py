@@ -24,12 +24,14 @@ from typing import Any
 from ... import dtypes
 from ...codegen import ops
 from ...codegen.ampere import mma
+from ...codegen.ampere.async_ring import AsyncRing, Slots
 from ...codegen.ampere.widened_bytes import a_of_quads, a_steps, b_steps, b_transposed
 from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, scaled
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.attention.sources import Source
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.state import chosen, loop
 from ...codegen.walk.index import Index
 from ...dtypes import DType
 from ...mlir import arith, ir
@@ -49,6 +51,26 @@ class WarpWalk(ScoreWalk, ResultWalk):
     """The walks of one tile, of which a warp has 16 rows."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a tile is among its blocks of keys.  ahead: the block that is loaded while the next
+    one is read; None: the one as many further on as the ring holds."""
+
+    slots: Slots
+    ahead: Any
+
+
+@dataclass(frozen=True)
+class KeyBlock:
+    """A block of keys.  slot: where it lies.  is_masked: whether masks are looked at.
+    may_be_empty: whether a row may have no score above -inf."""
+
+    number: Any
+    slot: Any
+    is_masked: bool
+    may_be_empty: bool
+
+
 @dataclass
 class SdpaEmitter:
     """One kernel.  parts_store: where the parts of a tile's keys leave what they have; None: a
@@ -62,6 +84,7 @@ class SdpaEmitter:
 
     def __post_init__(self) -> None:
         t = self.tiling
+        self.ring = AsyncRing(t.stages, t.stage_bytes)
         self.packing = Packing(t.packed_axis, t.packed) if t.packed > 1 else None
         self.q, self.k, self.v = (self.parts.source(*place) for place in ((0, 0), (0, 1), (1, 1)))
         dims = self.parts.dims
@@ -116,19 +139,19 @@ class SdpaEmitter:
         else:
             self.parts_store.put(walk, softmax, rows, result)
 
-    def _begin(self, blocks: KeyBlocks) -> list[Any]:
-        """Starts loading the first blocks.  Gives the one that is next, if that is to be carried
-        along: where some blocks are left out."""
+    def _begin(self, blocks: KeyBlocks) -> Any:
+        """Starts loading the first blocks; gives the one that is next where some blocks are left
+        out, else None."""
         t = self.tiling
         if not self.schedule.is_sparse:
             for stage in range(t.stages - 1):
                 self._load(blocks.end - (1 + stage), blocks.first, stage * t.stage_bytes)
-            return []
+            return None
         block = self._seen(blocks.end - 1, blocks.first)
         for stage in range(t.stages - 1):
             self._load(block, blocks.first, stage * t.stage_bytes)
             block = self._seen(block - 1, blocks.first)
-        return [block]
+        return block
 
     def _seen(self, block: Any, first: Any) -> Any:
         return self.schedule.next_seen(self.tile, block, first)
@@ -215,39 +238,51 @@ class SdpaEmitter:
     ) -> tuple[Rows, list[Any]]:  # fmt: skip
         """(maxima and sums, the result before it is divided)."""
         low, zero = _number(-math.inf), _number(0.0)
-        start = [low, low, zero, zero, *[zero] * self.tiling.result_registers]
-        step = partial(self._step, softmax, walk, queries)
-        state = self._over_runs(walks, blocks, start, step)
-        return Rows.of(state[:4]), list(state[4:])
+        result = [zero] * self.tiling.result_registers
 
-    def _over_runs(
-        self, walks: SdpaRegion, blocks: KeyBlocks, start: Sequence[Any],
-        step: Callable[..., Sequence[Any]],
-    ) -> Sequence[Any]:  # fmt: skip
-        """Carries values over blocks of keys, from the last to the first; step: as `_step` from
-        `first` on."""
-        t = self.tiling
-        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *self.ahead, *start]
-        for first, end, is_masked in self._runs(walks, blocks):
-            count = ops.maximum(end - first, 0)
-            is_guarded = is_masked or not walks.is_plain
-            body = partial(step, blocks.first, end - 1, (is_masked, is_guarded))
-            if self.schedule.is_sparse:
-                body = partial(self._step_if_seen, end - 1, body)
-            state = ops.for_(0, count, 1, state, body)
-        return state[self.stage_values :]
+        def block(at: KeyBlock, now: tuple[Rows, list[Any]]) -> tuple[Rows, list[Any]]:
+            rows, result = now
+            scores = walk.scores(self._scores(at.slot, queries), at.number, is_masked=at.is_masked)
+            step = softmax.next(scores, rows, is_masked=at.may_be_empty)
+            weights = walk.weights(step.exponentials, at.number, is_masked=at.is_masked)
+            return step.rows, self._add_result(at.slot, weights, scaled(result, step.scale))
 
-    @property
-    def stage_values(self) -> int:
-        """How many values blocks carry along to find stages."""
-        return 2 + len(self.ahead)
+        return self._each_block(walks, blocks, (Rows([low, low], [zero, zero]), result), block)
 
-    def _step_if_seen(
-        self, last: Any, step: Callable[..., Sequence[Any]], i: Any, state: Sequence[Any]
-    ) -> Sequence[Any]:
-        """A step, of a block that a mask of blocks lets the tile see."""
-        is_seen = self.schedule.sees(self.tile, last - i)
-        return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
+    def _each_block(
+        self, walks: SdpaRegion, blocks: KeyBlocks, state: Any,
+        body: Callable[[KeyBlock, Any], Any],
+    ) -> Any:  # fmt: skip
+        """Runs body(block, record), which gives the next record, from the last block to the first;
+        state: the first record."""
+        now = Place(self.ring.first(), self.ahead), state
+        for low, high, is_masked in self._runs(walks, blocks):
+            masked = (is_masked, is_masked or not walks.is_plain)
+            now = self._run(blocks.first, low, high, masked, now, body)
+        return now[1]
+
+    def _run(
+        self, first: Any, low: Any, high: Any, masked: tuple[bool, bool], now: tuple[Place, Any],
+        body: Callable[[KeyBlock, Any], Any],
+    ) -> tuple[Place, Any]:  # fmt: skip
+        """Blocks from high - 1 down to low; masked: see `KeyBlock`."""
+        count, last = ops.maximum(high - low, 0), high - 1
+
+        @loop(0, count, state=now)
+        def end(i: Any, now: tuple[Place, Any]) -> tuple[Place, Any]:
+            def step() -> tuple[Place, Any]:
+                place, own = now
+                number = last - i
+                slot = self._turn(first, number, place)
+                own = body(KeyBlock(number, slot, *masked), own)
+                return self._following(first, place), own
+
+            if not self.schedule.is_sparse:
+                return step()
+            # A block that a mask of blocks lets the tile see.
+            return chosen(self.schedule.sees(self.tile, last - i), now, step, lambda: now)
+
+        return end
 
     def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
         """(first, end, whether masks are looked at) of blocks, from the last to the first."""
@@ -262,40 +297,16 @@ class SdpaEmitter:
         low = ops.minimum(ops.maximum(blocks.all, first), high)
         return [(high, end, True), (low, high, False), (first, low, True)]
 
-    def _step(
-        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, first: Any, last: Any,
-        masked: tuple[bool, bool], i: Any, state: Sequence[Any],
-    ) -> Sequence[Any]:  # fmt: skip
-        """masked: whether masks are looked at, and whether a row may have no score above -inf."""
-        carried = state[self.stage_values :]
-        rows, result = Rows.of(carried[:4]), carried[4:]
-        block = last - i
-        slot = self._turn(first, block, state)
-        scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
-        step = softmax.next(scores, rows, is_masked=masked[1])
-        weights = walk.weights(step.exponentials, block, is_masked=masked[0])
-        result = self._add_result(slot, weights, scaled(result, step.scale))
-        return [*self._following(first, state), *step.rows.values, *result]
-
-    def _turn(self, first: Any, block: Any, state: Sequence[Any]) -> Any:
+    def _turn(self, first: Any, block: Any, place: Place) -> Any:
         """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
-        t = self.tiling
-        smem.wait(t.stages - 2)
-        ops.barrier()  # the stage is there for all, and all have left the one loaded next
-        self._load(state[2] if self.ahead else block - (t.stages - 1), first, state[1])
-        return self._at(state[0])
+        self.ring.wait()
+        ahead = block - (self.ring.stages - 1) if place.ahead is None else place.ahead
+        self._load(ahead, first, place.slots.filled)
+        return self._at(place.slots.read)
 
-    def _following(self, first: Any, state: Sequence[Any]) -> list[Any]:
-        """The stages of the block after, and which is loaded then."""
-        ahead = [self._seen(block - 1, first) for block in state[2 : self.stage_values]]
-        return [self._next(state[0]), self._next(state[1]), *ahead]
-
-    def _next(self, offset: Any) -> Any:
-        """The following stage's offset, the first after the last."""
-        t = self.tiling
-        moved = offset + t.stage_bytes
-        is_end = moved.eq(t.stages * t.stage_bytes)
-        return ops.select(is_end, ops.const(0), moved)
+    def _following(self, first: Any, place: Place) -> Place:
+        ahead = None if place.ahead is None else self._seen(place.ahead - 1, first)
+        return Place(self.ring.next(place.slots), ahead)
 
     # ---- products
 

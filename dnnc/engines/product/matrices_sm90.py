@@ -83,7 +83,7 @@ class Loop(Protocol):
         """The record that the producer's loop carries first."""
         ...
 
-    def load_tile(self, place: TilePlace, now: Any) -> Any:
+    def load_tile(self, place: TilePlace, now: Any, /) -> Any:
         """By one thread of the producer: the next record."""
         ...
 
@@ -93,7 +93,7 @@ class Loop(Protocol):
 
     def multiply(
         self, now: Any, place: TilePlace, own: Any, lane: Any,
-        sums: Sequence[Any], start_products: Any,
+        sums: Sequence[Any], start_products: Any, /,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
         """(record, accumulators) after a tile.
 
