@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..errors import Status
+from ..errors import DnncError, Status
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -169,9 +169,20 @@ class Engine(ABC):
         """The fusion as its kernels compute it: with casts, over finer axes, or as it is."""
         return Prepared(fusion)
 
-    @abstractmethod
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any] | None:
+        """What kernels are built by, as plain data: decided from what `legal` judges knobs by.
+
+        Arguments are numbered as the inputs of the fusion.  None: `tile` reads it off the region.
+        """
+        return None
+
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        """The tile sizes and loop order of a region at the linalg stage, as plain data."""
+        """The tile sizes and loop order of a region at the linalg stage, as plain data.
+
+        Only engines without `tile_of` are asked.
+        """
+        what = f"a fusion of engine {self.name} without dnn.tile"
+        raise DnncError(Status.BAD_PARAM, what, "dnn.tile as lower-to-linalg writes it")
 
     @abstractmethod
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:

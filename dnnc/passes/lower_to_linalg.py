@@ -5,7 +5,8 @@ Precondition: fusions with an engine, which says how it has the fusion (`Engine.
 casts, over finer axes, or as it is.  Postcondition: each fusion's function holds
 `linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
 function that holds its own decomposition, which an engine may inline or replace, and whose
-attributes are those of the operation (`dnn.compute_type`).
+attributes are those of the operation (`dnn.compute_type`).  `dnn.tile` holds the tiling that an
+engine decides of the fusion and its knobs (`Engine.tile_of`).
 
     "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
 ->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
@@ -105,12 +106,13 @@ class LowerToLinalg(Pass):
 
 def _lower_fusion(module: Any, old: Any) -> None:
     fusion = structure.read_fusion(old)
-    prepared = Prepared(fusion)
+    prepared, tile = Prepared(fusion), None
     if "dnn.engine" in old.attributes:  # of a text it may be anything
         engine_name, knobs = structure.engine_of(old)
         engine = engine_named(engine_name)
         explicit.verify_choice(engine, fusion, knobs, target_of(module))
         prepared = engine.prepared(fusion)
+        tile = engine.tile_of(fusion, knobs, target_of(module))
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = {
@@ -128,6 +130,8 @@ def _lower_fusion(module: Any, old: Any) -> None:
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
+        if tile is not None:
+            function.attributes["dnn.tile"] = structure.to_attribute(tile)
     low = Lowering(module, prepared, name, list(symbols))
     _make_signless(function, low, inputs, results)
     low.values |= zip(inputs, function.arguments, strict=True)

@@ -2,8 +2,8 @@
 """tile: writes the tile sizes and the loop order of each fusion as `dnn.tile`.
 
 Precondition: fusions at the linalg stage, with engines.  Postcondition: `dnn.tile` on each
-fusion's function; codegen emits the loops that it says.  Anchors of engines that work from
-their decomposition are inlined.
+fusion's function; codegen emits the loops that it says.  What `lower-to-linalg` wrote there stays.
+Anchors of engines that work from their decomposition are inlined.
 
     ... attributes {dnn.engine = "pointwise", ...}
 ->  ... attributes {dnn.tile = {loops = [[0, 1], [2]], threads = 256, unroll = 4, vector_elems = 8}}
@@ -35,5 +35,6 @@ class Tile(Pass):
             engine = engine_named(name)
             if engine.inlines_anchors:
                 structure.inline_anchors(module, function)
-            tile = engine.tile(Region.of(function), knobs, target_of(module))
-            function.attributes["dnn.tile"] = structure.to_attribute(tile)
+            if "dnn.tile" not in function.attributes:
+                tile = engine.tile(Region.of(function), knobs, target_of(module))
+                function.attributes["dnn.tile"] = structure.to_attribute(tile)

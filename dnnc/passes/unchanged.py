@@ -53,8 +53,9 @@ def verify(module: Any, stage: str) -> None:
         _differing(module, _after(wanted, passes), strict) for passes in _SIMPLIFICATIONS
     ):
         raise _error(*found, stage)
-    for function in functions if stage == "linalg" else ():
-        _verify_tile(function, target_of(module))
+    if stage == "linalg":
+        for function, made in zip(functions, structure.fusion_functions(wanted), strict=True):
+            _verify_tile(function, made, target_of(module))
 
 
 def _verify_digest(module: Any, graph: OperationGraph) -> None:
@@ -164,11 +165,16 @@ def _after(module: Any, passes: str) -> Any:
     return copy
 
 
-def _verify_tile(function: Any, target: Any) -> None:
+def _verify_tile(function: Any, made: Any, target: Any) -> None:
+    """made: the function as it was made anew."""
     if "dnn.tile" not in function.operation.attributes:
         return
     name, knobs = structure.engine_of(function)
-    wanted = structure.to_attribute(engine_named(name).tile(Region.of(function), knobs, target))
+    if "dnn.tile" in made.operation.attributes:
+        wanted = made.attributes["dnn.tile"]
+    else:
+        tile = engine_named(name).tile(Region.of(function), knobs, target)
+        wanted = structure.to_attribute(tile)
     if function.operation.attributes["dnn.tile"] != wanted:
         mine, theirs = (
             structure.from_attribute(tile) for tile in (function.attributes["dnn.tile"], wanted)

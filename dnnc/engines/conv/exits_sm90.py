@@ -9,8 +9,9 @@ from ...errors import Status
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..product.bits_sm90 import whole_bytes
-from ..product.knobs_sm90 import COLUMNS, ROWS, TURNS, sides_of
+from ..product.knobs_sm90 import COLUMNS, ROWS
 from ..product.pattern import knob_reason, reducing_epilogue_reasons
+from ..product.tiling_sm90 import TURNS, sides_of
 from .before_sm90 import computes, kept_operands
 from .exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
 from .pattern import conv_of, shape_of

@@ -6,26 +6,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
-from ...codegen.hopper import wgmma
+from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.staged_store import TURNED_BYTES
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.tensor import Tensor
 from ...expr import typical
 from ..engine import Knobs
 from ..product.facts_sm90 import (
     SPLITS,
+    EpilogueFacts,
     ProductFacts,
     epilogue_loads,
     instruction_of_types,
     promotes_sums,
 )
 from ..product.model_sm90 import SECTOR_BYTES, HopperWork
+from ..product.operands_sm90 import OperandFacts, Raw
 from ..product.pattern import is_heavy
+from ..product.tile_sm90 import stored_by_tma
 from ..surface import bytes_of
-from .before_sm90 import beside_bytes, computes, raws_of
+from .before_sm90 import beside_bytes, computes, kept_operands, raws_of, rewrites_in_place
 from .beside_sm90 import shape_of_knobs, side_by_side
 from .exits_sm90 import booleans_of, whole_outputs
-from .pattern import NARROW_BYTES, ConvShape, conv_of, shape_of
-from .region_sm90 import panel_steps_of, pixels_are_staged, pixels_move_by_tma
+from .operands_sm90 import filter_row_bytes
+from .pattern import NARROW_BYTES, ConvShape, conv_of, pixel_matrix, shape_of
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _MOST_SCATTERED = 256  # where threads store rows of results: of 384, some kernels spilled
@@ -40,6 +44,10 @@ _HALF_LINE = (
     0.55  # of a line's time, what a row takes that is half a line at most, behind whole ones
 )
 _SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
+REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
+KEPT = "kept"  # the path of an output that is such an X
+SCATTERED = "scattered"  # that of one whose pixels of a phase are no matrix
+_MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
@@ -71,37 +79,25 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
     op = conv_of(fusion)
     shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
     steps = 1 if shape.spread else shape.taps * shape.panels(row.element_bytes)
-    staged, loaded = (
-        [
-            tuple(t.type.bits // 8 for t in tensors if moves(t, shape, swaps=swaps))
-            for swaps in (False, True)
-        ]
-        for tensors, moves in (
-            (whole_outputs(fusion), pixels_are_staged),
-            (staged_y_loads(fusion), pixels_move_by_tma),
-        )
-    )
-    whole, before = len(whole_outputs(fusion)), fusion.upstream(op.moved)
+    before = fusion.upstream(op.moved)
     return ProductFacts(
         row=row,
         products=1,
         promotes=promotes_sums(row.a, op.compute_type),
         splits=max(n for n in SPLITS if n <= max(1, steps)),
-        operands=(1, 1),
         no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
-        raw_bits=(0, 0),
         is_computed=(False, False),
         computes=False,
-        is_async=(True, True),
         along_rows=((False, not shape.is_filter_k_major),),
-        raw=(),
         is_aligned=True,
         # Pixels of a phase that are read one by one, along columns, serialize the products.
         swaps=(0,) if booleans_of(fusion) or (shape.spread and y_loads(fusion)) else (0, 1),
         is_along_columns=False,
-        staged=(staged[0], staged[1]),
-        loaded=(loaded[0], loaded[1]),
-        is_direct=(len(staged[0]) < whole, len(staged[1]) < whole),
+        epilogue=(
+            _epilogue_of(fusion, shape, swaps=False),
+            _epilogue_of(fusion, shape, swaps=True),
+        ),
+        operands=_operands_of(fusion, shape, row),
         is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         reductions=0,
         along_row=0,
@@ -111,11 +107,93 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         load_share=_load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes),
         most_sums=_most_sums(fusion),
         rewrites=computes(fusion),
-        beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
         row_bytes=shape.panel_bytes(row.element_bytes),
-        groups_beside=beside,
         has_phases=shape.spread is not None,
     )
+
+
+def _operands_of(
+    fusion: Fusion, shape: ConvShape, row: wgmma.Instruction
+) -> tuple[OperandFacts, OperandFacts]:
+    """X, a panel of each pixel, and W, of which groups side by side have a part of a panel each."""
+    row_bytes = shape.panel_bytes(row.element_bytes)
+    w = OperandFacts(False, row_bytes=filter_row_bytes(shape, row))
+    if not computes(fusion):
+        return OperandFacts(True, row_bytes=row_bytes), w
+    raws = tuple(Raw(fusion.inputs.index(t), t.type.bits) for t in raws_of(fusion))
+    in_place = (0,) * int(rewrites_in_place(fusion))
+    beside = (*in_place, *beside_bytes(fusion, shape.panel(row.element_bytes)))
+    return OperandFacts(True, REWRITTEN, row_bytes=row_bytes, raws=raws, beside=beside), w
+
+
+def _epilogue_of(fusion: Fusion, shape: ConvShape, *, swaps: bool) -> EpilogueFacts:
+    paths = tuple(_path(fusion, t, shape, swaps=swaps) for t in fusion.outputs)
+    loads = [t for t in staged_y_loads(fusion) if pixels_move_by_tma(t, shape, swaps=swaps)]
+    return EpilogueFacts(
+        paths,
+        staged=tuple(
+            t.type.bits // 8
+            for t, path in zip(fusion.outputs, paths, strict=True)
+            if path in ("tma", SCATTERED)
+        ),
+        loads=tuple(map(fusion.inputs.index, loads)),
+        loaded=tuple(t.type.bits // 8 for t in loads),
+        is_even=_is_even(shape, swaps=swaps),
+    )
+
+
+def _path(fusion: Fusion, output: Tensor, shape: ConvShape, *, swaps: bool) -> str:
+    """See `EpilogueFacts.paths`."""
+    if output in kept_operands(fusion):
+        return KEPT
+    if output.shape != conv_of(fusion).made.shape:
+        return "exit"
+    if output.type.kind == "b":
+        return "bits"
+    if not pixels_are_staged(output, shape, swaps=swaps):
+        return "direct"
+    return SCATTERED if shape.spread else "tma"
+
+
+def _is_even(shape: ConvShape, *, swaps: bool) -> bool:
+    """See `EpilogueFacts.is_even`."""
+    if swaps and shape.spread:  # the image may have one of them alone
+        return False
+    size = shape.pixels.known_divisor() if swaps else shape.k_group
+    return size % 2 == 0
+
+
+def pixels_move_by_tma(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
+    """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
+    return shape.spread is None and _are_rows(tensor, shape.groups, swaps=swaps)
+
+
+def pixels_are_staged(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
+    """Whether they are stored through shared memory, see `stored_by_tma`."""
+    if not _are_rows(tensor, shape.groups, swaps=swaps):
+        return False
+    matrix = pixel_matrix(tensor, shape.groups)
+    return matrix is not None and stored_by_tma(matrix, swaps=False)
+
+
+def _are_rows(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
+    """Whether pixels are rows of a matrix that TMA takes."""
+    if swaps and tensor.type.bits != 8 * TURNED_BYTES:
+        return False
+    matrix = pixel_matrix(tensor, groups)
+    return matrix is not None and tma.refusal(matrix, (2, 1)) is None
+
+
+def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[int, ...]:
+    """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
+
+    By im2col the panels of a pixel follow each other, and each is code of its own.
+    """
+    steps = shape.panel_steps(element_bytes)
+    is_cut = knobs["SPLIT_K_SLC"] > 1 or knobs["STREAM_K"]
+    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
+    every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
+    return steps if is_known and steps[-1] < every else ()
 
 
 def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...codegen.hopper.staged_store import TURNED_BYTES
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...expr import Expr, typical
 from ...target import Target
@@ -13,8 +12,7 @@ from ..engine import Knobs, Reason
 from ..product.knobs_sm90 import BESIDE, STAGES, SWIZZLES
 from ..product.model_sm90 import HopperWork
 from ..product.pattern import knob_reason
-from ..product.shared_layout_sm90 import SharedLayout, rewriting_bytes, tile_bytes
-from ..product.tile_sm90 import part_of
+from ..product.shared_layout_sm90 import SharedLayout
 from ..surface import fewer_than, smem_reasons
 from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .exits_sm90 import booleans_of, keeps_pixels, whole_outputs
@@ -23,15 +21,12 @@ from .facts_sm90 import (
     conv_row_of,
     conv_work_of,
     main_loop_knobs,
-    staged_y_loads,
     y_loads,
 )
 from .halo import (
-    CONSUMERS,
     Halo,
     columns_refusal,
     halo_refusal,
-    image_moves,
     image_stored,
     parts_of,
     stays,
@@ -39,6 +34,7 @@ from .halo import (
 )
 from .pattern import conv_of, shape_of
 from .surface import MOST_PIXELS
+from .tiling_sm90 import halo_tiling_of
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
 COLUMNS = (8, 16, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112)  # of TILE_COLS
@@ -64,7 +60,7 @@ def _halo(fusion: Fusion, rows: int, channels: int, columns: int) -> Halo:
     return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes, columns)
 
 
-def _halo_of_knobs(fusion: Fusion, knobs: Knobs) -> Halo:
+def halo_of_knobs(fusion: Fusion, knobs: Knobs) -> Halo:
     """knobs: legal ones."""
     columns = main_loop_knobs(knobs)["TILE_COLS"]
     return _halo(fusion, knobs["TILE_ROWS"], knobs["TILE_N"], columns)
@@ -145,32 +141,7 @@ def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
 
 def layout_of(knobs: Knobs, fusion: Fusion) -> SharedLayout:
     """knobs: with TILE_ROWS > 0, of a tile that is taken."""
-    halo, is_dynamic = _halo_of_knobs(fusion, knobs), bool(knobs["SCHED_POLICY"])
-    return _layout(halo, knobs["TILE_N"], knobs["STAGES"], fusion, is_dynamic=is_dynamic)
-
-
-def _layout(
-    halo: Halo, channels: int, stages: int, fusion: Fusion, *, is_dynamic: bool = False
-) -> SharedLayout:
-    groups, columns = shape_of(conv_of(fusion)).groups, halo.parts * halo.positions
-    loads = [t for t in staged_y_loads(fusion) if image_moves(t, groups)]
-    return SharedLayout(
-        columns=columns,
-        part=part_of(channels, columns, CONSUMERS),
-        consumers=CONSUMERS,
-        sharers=CONSUMERS,
-        takes_turns=False,
-        stages=stages,
-        stage_bytes=tile_bytes(channels, halo.row_bytes),
-        producers=1,
-        staged_bytes=(TURNED_BYTES,) * len(whole_outputs(fusion)),
-        loaded_bytes=(TURNED_BYTES,) * len(loads),
-        is_dynamic=is_dynamic,
-        pixel_slots=halo.slots,
-        pixel_bytes=halo.slot_bytes,
-        halo_bytes=halo.buffer_bytes,
-        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
-    )
+    return halo_tiling_of(fusion, halo_of_knobs(fusion, knobs), knobs).shared
 
 
 # ---- candidates
@@ -210,16 +181,14 @@ def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[
             share = _useful(halo, shape.y)
             if share < _WORTH or _count_reasons(halo.counted(shape), columns):
                 continue
-            stages = _stages(halo, channels, fusion, target)
-            if stages < min(STAGES):
-                continue
             knobs = {
-                "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": stages,
+                "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": min(STAGES),
                 "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
                 "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
                 "TILE_ROWS": rows, "TILE_COLS": columns,
             }  # fmt: skip
-            yield knobs, share
+            if stages := _stages(halo, knobs, fusion, target):
+                yield {**knobs, "STAGES": stages}, share
 
 
 def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
@@ -228,16 +197,14 @@ def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
     return typical(dims[-2]) * typical(dims[-1]) / (tiles * halo.parts * halo.positions)
 
 
-def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
+def _stages(halo: Halo, knobs: Knobs, fusion: Fusion, target: Target) -> int:
     """All filters where they fit and stay, or as many as fit; 0: none."""
-    shape = shape_of(conv_of(fusion))
+    shape, layout = shape_of(conv_of(fusion)), halo_tiling_of(fusion, halo, knobs).shared
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     fitting = [
-        n
-        for n in (*STAGES, *STAYING)
-        if _layout(halo, channels, n, fusion).bytes <= target.smem_block_bytes
+        n for n in (*STAGES, *STAYING) if replace(layout, stages=n).bytes <= target.smem_block_bytes
     ]
-    staying = [n for n in fitting if stays(shape, channels, n, panels)]
+    staying = [n for n in fitting if stays(shape, knobs["TILE_N"], n, panels)]
     return max(staying or [n for n in fitting if n in STAGES], default=0)
 
 
@@ -246,24 +213,24 @@ def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
 
 def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
     """The share of the pixels and the filters of a stage that each step loads."""
-    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    halo, shape = halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
 
 
 def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
     """Stages that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
-    halo = _halo_of_knobs(fusion, knobs)
+    halo = halo_of_knobs(fusion, knobs)
     return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
 
 
 def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
     """Positions and channels of a tile."""
-    halo = _halo_of_knobs(fusion, knobs)
+    halo = halo_of_knobs(fusion, knobs)
     return halo.parts * halo.positions, knobs["TILE_N"]
 
 
 def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
     """The product's sizes, with the positions that are no pixels."""
-    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    halo, shape = halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
     return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

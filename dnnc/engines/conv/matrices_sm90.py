@@ -30,11 +30,11 @@ from ..product.exits import SpaceAxes
 from ..product.matrices_sm90 import Batch, Matrices
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
+from .facts_sm90 import REWRITTEN
 from .halo import Halo
 from .halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .operands_sm90 import FilterOperand, PixelOperand
 from .pattern import GROUP, ConvShape, conv_of_call, pixel_matrix
-from .region_sm90 import REWRITTEN
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
 from .spread import SpreadPlaces
 

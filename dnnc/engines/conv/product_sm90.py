@@ -22,7 +22,9 @@ from ...dialect.fusion import Fusion
 from ...mlir import ir
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..product.facts_sm90 import facts_of
 from ..product.matmul_sm90 import MATMUL_SM90
+from ..product.tiling_sm90 import tiling_of
 from .product import product_fusion, product_refusals
 from .product_region import product_region
 from .surface import anchor_reasons
@@ -99,9 +101,10 @@ class ConvProductSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        module = ir.Module.create()
-        return MATMUL_SM90.tile(product_region(module, region), knobs, target)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        products, place = product_fusion(fusion), {t.uid: i for i, t in enumerate(fusion.inputs)}
+        tiling = tiling_of(facts_of(products), knobs)
+        return tiling.renumbered([place[t.uid] for t in products.inputs]).plain()
 
     # ---- code
 

@@ -34,15 +34,15 @@ from ..product.knobs_sm90 import (
     SWIZZLES,
     TILES,
     TURN_TILES,
-    TURNS,
-    accumulators,
     illegal_reasons,
     legal_choices,
 )
 from ..product.launch_sm90 import emit_product
 from ..product.model_sm90 import hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
+from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
+from ..product.tiling_sm90 import TURNS, accumulators
 from ..surface import RATE_OF, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from ..views.relaid import RelaidFusion
@@ -64,6 +64,7 @@ from .halo_knobs_sm90 import (
     STAYING,
     halo_candidates,
     halo_loads,
+    halo_of_knobs,
     halo_reasons,
     halo_stages,
     halo_tile,
@@ -72,8 +73,8 @@ from .halo_knobs_sm90 import (
 from .layouts import Copied, relaid_fusion, relaid_region
 from .matrices_sm90 import conv_matrices
 from .pattern import ConvShape, conv_of, shape_of
-from .region_sm90 import conv_instruction_of, conv_tiling_of
 from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
+from .tiling_sm90 import conv_tiling_of, halo_tiling_of
 
 # Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
 _TILES = (*TILES, (256, 64))
@@ -228,7 +229,7 @@ class ConvSm90Engine(Engine):
             knobs["SPLIT_K_SLC"],
             1,
             facts.is_heavy,
-            facts.is_direct[knobs["SWAP_AB"]],
+            facts.epilogue[knobs["SWAP_AB"]].is_direct,
             facts.load_share,
             0,
             1,
@@ -269,16 +270,21 @@ class ConvSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        region = relaid_region(region, _copied(knobs)).region
-        return conv_tiling_of(region, main_loop_knobs(knobs), target).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        copies, own = _relaid(fusion, _copied(knobs)), main_loop_knobs(knobs)
+        if own["TILE_ROWS"]:
+            halo = halo_of_knobs(copies.fusion, own)
+            tiling = halo_tiling_of(copies.fusion, halo, own)
+        else:
+            tiling = conv_tiling_of(copies.fusion, own, target)
+        return tiling.renumbered(copies.places(fusion)).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         copies = relaid_region(region, _copied(knobs))
         region = copies.region
-        tiling = Tiling.of(tile, conv_instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
+        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
 
 

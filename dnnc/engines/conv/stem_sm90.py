@@ -28,14 +28,13 @@ from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
-from ..product.facts_sm90 import epilogue_loads
+from ..product.facts_sm90 import epilogue_loads, instruction_of_types
 from ..product.launch_sm90 import emit_product
 from ..product.matrices_sm90 import Matrices
 from ..product.model_sm90 import HopperWork, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
-from ..product.region_sm90 import instruction_of, product_calls, staged_loads
-from ..product.shared_layout_sm90 import SharedLayout
-from ..product.tile_sm90 import Tiling, consumers_of, part_of
+from ..product.region_sm90 import instruction_of, product_calls
+from ..product.tile_sm90 import Tiling, consumers_of
 from ..surface import RATE_OF, bytes_of, smem_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .facts_sm90 import split_of
@@ -132,7 +131,7 @@ class ConvStemSm90Engine(Engine):
         if stem.input_rows > tma.MAX_BOX:
             what = f"TILE_M={rows}, {stem.input_rows} rows of X"
             return (knob_reason(what, f"up to {tma.MAX_BOX} rows"),)
-        return smem_reasons(layout_of(fusion, knobs).bytes, target)
+        return smem_reasons(tiling_of(fusion, knobs).shared.bytes, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return list(self._candidates(fusion, target))
@@ -191,8 +190,9 @@ class ConvStemSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return _tiling_of(relaid_region(region, _COPIED).region, knobs).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        copies = _relaid(fusion)
+        return tiling_of(copies.fusion, knobs).renumbered(copies.places(fusion)).plain()
 
     # ---- code
 
@@ -249,7 +249,7 @@ def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
         what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
     least = {"TILE_M": _ROWS[0], "TILE_N": min(_COLUMNS), "STAGES": min(_STAGES)}
-    return list(smem_reasons(layout_of(fusion, least).bytes, target))
+    return list(smem_reasons(tiling_of(fusion, least).shared.bytes, target))
 
 
 @remembered_at_sizes
@@ -263,49 +263,16 @@ def _work_of(fusion: Fusion) -> HopperWork:
     return HopperWork(positions, shape.k_group, depth, 1, moved, split=split)
 
 
-def layout_of(fusion: Fusion, knobs: Knobs) -> SharedLayout:
+def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     """fusion: as it is laid anew."""
-    rows, columns = knobs["TILE_M"], knobs["TILE_N"]
-    stem = Stem.of(shape_of(conv_of(fusion)), rows // wgmma.M)
-    consumers = consumers_of(rows, columns)
-    return SharedLayout(
-        columns=columns,
-        part=part_of(rows, columns, consumers),
-        consumers=consumers,
-        sharers=consumers,
-        takes_turns=False,
-        stages=1,
-        stage_bytes=_filter_bytes(stem, columns),
-        producers=1,
-        staged_bytes=tuple(t.type.bits // 8 for t in fusion.outputs if _is_staged(t)),
-        loaded_bytes=tuple(t.type.bits // 8 for t in epilogue_loads(fusion) if _moves(t)),
-        pixel_slots=knobs["STAGES"],
-        pixel_bytes=stem.slot_bytes,
-    )
-
-
-def _filter_bytes(stem: Stem, columns: int) -> int:
-    return stem.panels * columns * wgmma.ROW_BYTES
-
-
-def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
-    calls = product_calls(region)
-    row, shape = instruction_of(region, swaps=False), conv_of_call(region, calls[0])
-    rows, columns = knobs["TILE_M"], knobs["TILE_N"]
+    op, rows, columns = conv_of(fusion), knobs["TILE_M"], knobs["TILE_N"]
+    shape = shape_of(op)
     stem = Stem.of(shape, rows // wgmma.M)
-    loads = staged_loads(region, calls, _moves)
-    arguments = list(region.arguments.values())
-    paths = tuple("tma" if _is_staged(tensor) else "direct" for _, tensor in region.outputs)
-    stored = [
-        tensor.type.bits // 8
-        for (_, tensor), path in zip(region.outputs, paths, strict=True)
-        if path == "tma"
-    ]
-    loaded = [arguments[place].type.bits // 8 for place in loads]
+    loads = [t for t in epilogue_loads(fusion) if _moves(t)]
     place = {"path": "runs", "raw": -1, "raw_offset": 0, "raw_bytes": 0, "offset": 0}
-    filter_bytes = _filter_bytes(stem, columns)
+    filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
     return Tiling(
-        row=row,
+        row=instruction_of_types(op.moved.type, op.w.type),
         rows=rows,
         columns=columns,
         swaps=False,
@@ -319,10 +286,10 @@ def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
         ),
         products=((0, 1),),
         promotes=False,
-        loads=tuple(loads),
-        outputs=paths,
-        staged_bytes=tuple(stored),
-        loaded_bytes=tuple(loaded),
+        loads=tuple(map(fusion.inputs.index, loads)),
+        outputs=tuple("tma" if _is_staged(t) else "direct" for t in fusion.outputs),
+        staged_bytes=tuple(t.type.bits // 8 for t in fusion.outputs if _is_staged(t)),
+        loaded_bytes=tuple(t.type.bits // 8 for t in loads),
         pair=2 if shape.k_group % 2 == 0 else 1,
         splits=1,
         producers=1,

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...codegen.hopper import tma, wgmma
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ..engine import Knobs
-from ..product.facts_sm90 import SPLITS, ProductFacts, epilogue_loads, instruction_of_types
-from ..product.knobs_sm90 import cluster_of, consumers_of, sides_of
+from ..product.facts_sm90 import (
+    SPLITS,
+    EpilogueFacts,
+    ProductFacts,
+    epilogue_loads,
+    instruction_of_types,
+)
 from ..product.pattern import is_heavy
-from ..product.region_sm90 import instruction_of, product_calls, staged_loads
-from ..product.shared_layout_sm90 import SharedLayout, tile_bytes
+from ..product.region_sm90 import product_calls
+from ..product.shared_layout_sm90 import SharedLayout
 from ..product.tile_sm90 import Tiling, part_of
+from ..product.tiling_sm90 import tiling_of
 from .wgrad import WgradShape, shape_of, shape_of_call, side_by_side, wgrad_of
 from .wgrad_halo_sm90 import PixelTile
 from .wgrad_matrices_sm90 import filter_view, pixel_tile
@@ -59,28 +63,23 @@ def facts_of(fusion: Fusion, has_sums: bool) -> ProductFacts:
     staged = tuple(t.type.bits // 8 for t in moved)
     loads = [t for t in epilogue_loads(fusion) if moves_by_tma(shape, t)]
     loaded = tuple(t.type.bits // 8 for t in loads)
+    paths = tuple("tma" if t in moved else "direct" for t in fusion.outputs)
+    epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)
     if has_sums:
-        staged, loaded = (_SUM_BYTES,), ()
-    is_direct = not has_sums and len(moved) < len(fusion.outputs)
+        epilogue = EpilogueFacts(("tma",), staged=(_SUM_BYTES,))
     return ProductFacts(
         row=row,
         products=1,
         promotes=False,
         splits=max(SPLITS),
-        operands=(1, 1),
         no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
-        raw_bits=(0, 0),
         is_computed=(False, False),
         computes=False,
-        is_async=(True, True),
         along_rows=((True, True),),
-        raw=(),
         is_aligned=True,
         swaps=(0,),
         is_along_columns=False,
-        staged=(staged, staged),
-        loaded=(loaded, loaded),
-        is_direct=(is_direct, is_direct),
+        epilogue=(epilogue, epilogue),
         is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops),
         reductions=0,
         along_row=0,
@@ -103,55 +102,13 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
     return tma.refusal(filter_view(shape, tensor, 1), (3, 2)) is None
 
 
-def wgrad_tiling_of(region: Region, knobs: Knobs) -> Tiling:
-    """The tiling of a region; knobs: of the main loop, see `main_loop_knobs`."""
-    calls = product_calls(region)
-    shape = side_by_side(shape_of_call(region, calls[0]))
-    with_sums = has_sums(shape, knobs)
-    if with_sums:
-        region = wgrad_first_region(region, knobs)
+def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
+    """The tiling of a fusion as knobs lay it; knobs: of the main loop, see `main_loop_knobs`."""
+    shape = hopper_shape(wgrad_of(fusion))
+    facts = facts_of(fusion, has_sums(shape, knobs))
     if knobs["TILE_ROWS"]:
-        return _pixel_tiling(region, knobs, pixel_tile(shape, *halo_of(knobs)))
-    rows, columns = sides_of(knobs)
-    dims = region.dims_of(calls[0].results[0])
-    outputs = tuple(
-        "tma" if with_sums or moves_by_tma(shape, t) else "direct" for _, t in region.outputs
-    )
-    staged = [
-        tensor.type.bits // 8
-        for (_, tensor), path in zip(region.outputs, outputs, strict=True)
-        if path == "tma"
-    ]
-    splits = knobs["SPLIT_K_SLC"]
-    can_load = splits == 1 and not with_sums
-    loads = staged_loads(region, calls, lambda t: moves_by_tma(shape, t)) if can_load else []
-    arguments = list(region.arguments.values())
-    cluster = cluster_of(knobs)
-    assert len(dims) == len(shape.dw), "dims of the gradient"
-    return Tiling(
-        row=instruction_of(region, swaps=True),
-        rows=rows,
-        columns=columns,
-        swaps=False,
-        consumers=consumers_of(knobs),
-        stages=knobs["STAGES"],
-        cluster=cluster,
-        group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
-        operands=_operand_plans(rows, columns),
-        products=((0, 1),),
-        promotes=False,
-        loads=tuple(loads),
-        outputs=outputs,
-        staged_bytes=tuple(staged),
-        loaded_bytes=tuple(arguments[place].type.bits // 8 for place in loads),
-        pair=_PAIR,
-        splits=splits,
-        producers=1,
-        groups=0,
-        exchanges=0,
-        streams=bool(knobs["STREAM_K"]),
-        is_dynamic=bool(knobs["SCHED_POLICY"]),
-    )
+        return _pixel_tiling(facts.row, knobs, pixel_tile(shape, *halo_of(knobs)))
+    return tiling_of(facts, knobs)
 
 
 def halo_of(knobs: Knobs) -> tuple[int, int]:
@@ -187,10 +144,12 @@ def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:
     return sums
 
 
-def _pixel_tiling(region: Region, knobs: Knobs, tile: PixelTile) -> Tiling:
+def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tiling:
     """The tiling of pixels that come with their halo; sums leave registers directly."""
+    place = {"path": "tma", "is_a": True, "is_rows": True, "offset": 0, "bytes": 0, "raw": -1,
+             "raw_offset": 0, "raw_bytes": 0}  # fmt: skip
     return Tiling(
-        row=instruction_of(region, swaps=True),
+        row=row,
         rows=wgmma.M,
         columns=tile.tile_columns,
         swaps=False,
@@ -198,11 +157,11 @@ def _pixel_tiling(region: Region, knobs: Knobs, tile: PixelTile) -> Tiling:
         stages=1,
         cluster=(1, 1),
         group_rows=1,
-        operands=_operand_plans(0, 0),
+        operands=(place, {**place, "is_a": False, "is_rows": False}),
         products=((0, 1),),
         promotes=False,
         loads=(),
-        outputs=("direct",) * len(region.outputs),
+        outputs=("direct",),
         staged_bytes=(),
         loaded_bytes=(),
         pair=_PAIR,
@@ -229,14 +188,3 @@ def pixel_smem_bytes(tile: PixelTile, slots: int) -> int:
         sharers=consumers, takes_turns=False, stages=1, stage_bytes=0, producers=1,
         staged_bytes=(), loaded_bytes=(), pixel_slots=slots, pixel_bytes=tile.slot_bytes,
     ).bytes  # fmt: skip
-
-
-def _operand_plans(rows: int, columns: int) -> tuple[dict[str, Any], ...]:
-    """dY's tile of a stage, then X's; see `StagedOperand.plan`."""
-    found, offset = [], 0
-    for side, is_rows in ((rows, True), (columns, False)):
-        bytes_ = tile_bytes(side, wgmma.ROW_BYTES)
-        place = {"offset": offset, "bytes": bytes_, "raw": -1, "raw_offset": 0, "raw_bytes": 0}
-        found.append({"path": "tma", "is_a": is_rows, "is_rows": is_rows, **place})
-        offset += bytes_
-    return tuple(found)

@@ -27,13 +27,14 @@ from ...expr import typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.facts_sm90 import SPLITS
-from ..product.knobs_sm90 import SWIZZLES, accumulators, illegal_reasons, legal_choices
+from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
 from ..product.matmul_sm90 import RATE_OF
 from ..product.matrices_sm90 import Matrices
 from ..product.pattern import knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
+from ..product.tiling_sm90 import accumulators
 from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .wgrad import (
@@ -213,7 +214,7 @@ class ConvWgradSm90Engine(Engine):
             knobs["SPLIT_K_SLC"],
             parts_of(knobs),
             has_sums(shape, knobs),
-            facts.is_direct[0],
+            facts.epilogue[0].is_direct,
             bool(knobs["STREAM_K"]),
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
@@ -234,9 +235,10 @@ class ConvWgradSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        region = relaid_region(region, has_rows=_has_rows(knobs)).region
-        return wgrad_tiling_of(region, main_loop_knobs(knobs)).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        copies = _relaid(fusion, knobs)
+        tiling = wgrad_tiling_of(copies.fusion, main_loop_knobs(knobs))
+        return tiling.renumbered(copies.places(fusion)).plain()
 
     # ---- code
 

@@ -21,6 +21,7 @@ from ...dtypes import DType
 from ...expr import Expr
 from .bits_sm90 import swaps_of_bits
 from .model_sm90 import load_share
+from .operands_sm90 import OperandFacts, axes_of, operand_of
 from .pattern import (
     Product,
     flowing_reductions,
@@ -31,10 +32,34 @@ from .pattern import (
     matmul_of,
     matmuls_of,
 )
-from .tile_sm90 import MOST_RAW_BITS, moves_by_tma, moves_turned, stages_turned, stored_by_tma
+from .tile_sm90 import moves_by_tma, moves_turned, stages_turned, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
 MOST_SUMS = 256  # with what any epilogue needs beside them
+
+
+@dataclass(frozen=True)
+class EpilogueFacts:
+    """What the epilogue stores and reads with one value of SWAP_AB.
+
+    paths: of each output, as `Tiling.outputs` says, but that "exit" may be "row" with some tiles.
+    staged, loaded: bytes of an element of each output and each input that goes through shared
+    memory, where nothing that computes operands loads.  loads: the places of these inputs among the
+    fusion's.
+    is_even: whether of two neighbours along the instruction's columns both are in the product, or
+    neither.
+    """
+
+    paths: tuple[str, ...]
+    staged: tuple[int, ...] = ()
+    loads: tuple[int, ...] = ()
+    loaded: tuple[int, ...] = ()
+    is_even: bool = True
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether outputs are stored from registers."""
+        return "direct" in self.paths
 
 
 @dataclass(frozen=True)
@@ -42,48 +67,36 @@ class ProductFacts:
     """See the file's docstring.  Pairs are by SWAP_AB, 0 and 1, or by operand, A and B.
 
     row: the instruction.  products: matmuls with one epilogue.  promotes: see `promotes`.
-    splits: of k at most, so that each part has a panel.  operands: distinct A and B.
+    splits: of k at most, so that each part has a panel.
+    operands: distinct ones, A before B.  pairs: of each product, the places of its A and B there.
     no_fragments: by SWAP_AB, why consumers can't compute the operand along the rows; "": they can.
-    raw_bits: by SWAP_AB, of an element of what they would compute it from.
     is_computed: by operand of the first product, whether g1 gives it; computes: any of all.
     has_integers: whether g1 reads integers of an operand's dims.
-    is_async: by operand, whether TMA brings it as the instruction reads it, in every product.
     along_rows: of each product, by operand, whether rows, not k, may be contiguous.
-    raw: of each distinct operand that may have a raw tile, (whether it is A, bytes of an element).
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
     of the product's dims has contiguous columns.
-    staged, loaded: by SWAP_AB, bytes of an element of outputs and of the epilogue's inputs that go
-    through shared memory, where nothing that computes operands loads.
-    is_direct: by SWAP_AB, whether outputs are stored from registers.
-    can_turn: whether those of SWAP_AB=1 go through shared memory turned.
+    epilogue: by SWAP_AB.  can_turn: whether results with SWAP_AB=1 go through shared memory turned.
+    rows: of each output with one element for each row, its place and the most elements of a row.
     reductions: in the epilogue; along_row: those of rows.  width: at most, of rows that are reduced
     and flow on; 0: none.  groups: of rows, at most.
     load_share: of TMA's rate, and narrow: of A and B, see `product.model_sm90`.
     most_sums: that two rows of a thread may have: twice the registers.
-    rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
-    each tile that they read beside what they write.  row_bytes: of k of a stage.  groups_beside: of
-    channels, each of which has so large a part of a row of B's tiles.  has_phases: whether tiles
-    differ in their steps.
+    rewrites: whether warps of the producer compute A in shared memory.  row_bytes: of k of a stage.
+    has_phases: whether tiles differ in their steps.
     """
 
     row: wgmma.Instruction
     products: int
     promotes: bool
     splits: int
-    operands: tuple[int, int]
     no_fragments: tuple[str, str]
-    raw_bits: tuple[int, int]
     is_computed: tuple[bool, bool]
     computes: bool
-    is_async: tuple[bool, bool]
     along_rows: tuple[tuple[bool, bool], ...]
-    raw: tuple[tuple[bool, int], ...]
     is_aligned: bool
     swaps: tuple[int, ...]
     is_along_columns: bool
-    staged: tuple[tuple[int, ...], tuple[int, ...]]
-    loaded: tuple[tuple[int, ...], tuple[int, ...]]
-    is_direct: tuple[bool, bool]
+    epilogue: tuple[EpilogueFacts, EpilogueFacts]
     is_heavy: bool
     reductions: int
     along_row: int
@@ -91,12 +104,13 @@ class ProductFacts:
     is_grouped: bool
     groups: int
     load_share: float
+    operands: tuple[OperandFacts, ...] = (OperandFacts(True), OperandFacts(False))
+    pairs: tuple[tuple[int, int], ...] = ((0, 1),)
+    rows: tuple[tuple[int, int], ...] = ()
     narrow: tuple[bool, bool] = (False, False)
     most_sums: int = MOST_SUMS
     rewrites: bool = False
-    beside: tuple[int, ...] = ()
     row_bytes: int = wgmma.ROW_BYTES
-    groups_beside: int = 1
     has_phases: bool = False
     has_integers: bool = False
     can_turn: bool = False
@@ -106,60 +120,58 @@ class ProductFacts:
         """Elements of k of a stage."""
         return self.row_bytes // self.row.element_bytes
 
+    def is_async(self, *, is_a: bool) -> bool:
+        """Whether no A, or no B, passes through the registers of the producer's threads."""
+        return all(o.path != "registers" for o in self.operands if o.is_a == is_a)
+
 
 @remembered
 def facts_of(fusion: Fusion) -> ProductFacts:
     """The facts of a fusion that the engine takes."""
     found = matmuls_of(fusion)
     op, row = found[0], instruction_for(found[0])
+    grouped = is_grouped(fusion)
+    sides = list(dict.fromkeys([(m.a, True) for m in found] + [(m.b, False) for m in found]))
+    operands = tuple(
+        operand_of(fusion, t, row, is_a=is_a, begins_anywhere=is_a and grouped) for t, is_a in sides
+    )
     dims = op.c.shape
     whole = [t for t in fusion.outputs if t.shape == dims]
-    sides = [(t, is_a) for m in found for t, is_a in ((m.a, True), (m.b, False))]
-    loads = epilogue_loads(fusion)
-    can_turn = stages_turned(whole) and not is_grouped(fusion)
+    can_turn = stages_turned(whole) and not grouped
     return ProductFacts(
         row=row,
         products=len(found),
         promotes=promotes(op),
         splits=max(n for n in SPLITS if n == 1 or op.a.shape[-1].bounds()[0] >= n * row.panel_k),
-        operands=(len({m.a for m in found}), len({m.b for m in found})),
-        no_fragments=(_no_fragments(fusion, swaps=False), _no_fragments(fusion, swaps=True)),
-        raw_bits=(_raw_bits(op.a, fusion, is_a=True), _raw_bits(op.b, fusion, is_a=False)),
+        no_fragments=(
+            _no_fragments(fusion, operands, swaps=False),
+            _no_fragments(fusion, operands, swaps=True),
+        ),
         is_computed=(op.a in fusion.producers, op.b in fusion.producers),
         computes=computes_operands(fusion),
-        is_async=(
-            all(
-                _comes_by_tma(t, fusion, is_a=True, starts_anywhere=is_grouped(fusion))
-                for t, is_a in sides
-                if is_a
-            ),
-            all(_comes_by_tma(t, fusion, is_a=False) for t, is_a in sides if not is_a),
-        ),
         along_rows=tuple(
             (_may_lie_along_rows(m.a, row, is_a=True), _may_lie_along_rows(m.b, row, is_a=False))
             for m in found
         ),
-        raw=tuple(
-            (is_a, size)
-            for t, is_a in dict.fromkeys(sides)
-            if (size := _raw_element_bytes(fusion, t, row, is_a=is_a))
-        ),
         is_aligned=all(_is_aligned(t) for t, _ in sides),
         swaps=tuple(swaps_of_bits(fusion)),
         is_along_columns=bool(whole) and is_along_columns(whole[0]),
-        staged=(_staged(fusion, whole, swaps=False), _staged(fusion, whole, swaps=not can_turn)),
-        loaded=(
-            _loaded(fusion, loads, swaps=False),
-            tuple(t.type.bits // 8 for t in loads if moves_turned(t))
-            if can_turn
-            else _loaded(fusion, loads, swaps=True),
+        epilogue=(
+            _epilogue_of(fusion, swaps=False, turns=False),
+            _epilogue_of(fusion, swaps=True, turns=can_turn),
         ),
-        is_direct=(_is_direct(whole, swaps=False), _is_direct(whole, swaps=not can_turn)),
+        operands=operands,
+        pairs=tuple((sides.index((m.a, True)), sides.index((m.b, False))) for m in found),
+        rows=tuple(
+            (place, dims[-1].bounds()[1])
+            for place, t in enumerate(fusion.outputs)
+            if t.shape != dims and t.shape[:-1] == dims[:-1]
+        ),
         is_heavy=any(is_heavy(other) for other in fusion.ops),
         reductions=len(fusion.with_role("reduction")),
         along_row=sum(_is_along_row(op) for op in fusion.ops),
         width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
-        is_grouped=is_grouped(fusion),
+        is_grouped=grouped,
         groups=groups_of(fusion).bounds()[1],
         load_share=min(
             (load_share(pitch_bytes(t)) for t in (op.a, op.b) if _is_aligned(t)), default=1.0
@@ -200,17 +212,46 @@ def computes_operands(fusion: Fusion) -> bool:
 # ---- what goes through shared memory after the product
 
 
-def _staged(fusion: Fusion, whole: Sequence[Tensor], *, swaps: bool) -> tuple[int, ...]:
-    if _is_swapped_groups(fusion, swaps=swaps):
-        return ()
-    return tuple(t.type.bits // 8 for t in whole if stored_by_tma(t, swaps=swaps))
+def _epilogue_of(fusion: Fusion, *, swaps: bool, turns: bool) -> EpilogueFacts:
+    """turns: results and what is read beside them go through shared memory turned."""
+    dims = matmul_of(fusion).c.shape
+    # Groups begin at any row: boxes whose rows are contiguous can't.
+    is_staged = not (swaps and is_grouped(fusion))
+    paths = tuple(
+        _path(t, dims, is_staged and stored_by_tma(t, swaps=swaps and not turns))
+        for t in fusion.outputs
+    )
+    loads = [
+        t
+        for t in epilogue_loads(fusion)
+        if is_staged and (moves_turned(t) if turns else moves_by_tma(t, swaps=swaps))
+    ]
+    return EpilogueFacts(
+        paths,
+        staged=tuple(
+            t.type.bits // 8 for t, path in zip(fusion.outputs, paths, strict=True) if path == "tma"
+        ),
+        loads=tuple(map(fusion.inputs.index, loads)),
+        loaded=tuple(t.type.bits // 8 for t in loads),
+        # A group may end between two neighbours.
+        is_even=is_staged and dims[-2 if swaps else -1].known_divisor() % 2 == 0,
+    )
+
+
+def _path(tensor: Tensor, dims: tuple[Expr, ...], is_staged: bool) -> str:
+    """See `EpilogueFacts.paths`."""
+    if tensor.type.kind == "b":
+        return "bits"
+    if tensor.shape != dims:
+        return "exit"
+    return "tma" if is_staged else "direct"
 
 
 def epilogue_loads(fusion: Fusion, *, has_exits: bool = False) -> list[Tensor]:
     """Inputs of the product's dims that only g2 reads, each at the product's own coordinates.
 
-    These are what `region_sm90.staged_loads` finds in the fusion's region.  has_exits: whether
-    reductions may be outputs; without that no input is staged beside outputs of other dims.
+    has_exits: whether reductions may be outputs; without that no input is staged beside outputs of
+    other dims.
     """
     anchors = fusion.with_role("anchor")
     dims = anchors[0].results[0].shape
@@ -253,25 +294,10 @@ def _is_along_row(op: Op) -> bool:
     ] == [last]
 
 
-def _loaded(fusion: Fusion, loads: Sequence[Tensor], *, swaps: bool) -> tuple[int, ...]:
-    if _is_swapped_groups(fusion, swaps=swaps):
-        return ()
-    return tuple(t.type.bits // 8 for t in loads if moves_by_tma(t, swaps=swaps))
-
-
-def _is_swapped_groups(fusion: Fusion, *, swaps: bool) -> bool:
-    """Groups begin at any row: boxes whose rows are contiguous can't."""
-    return swaps and is_grouped(fusion)
-
-
-def _is_direct(whole: Sequence[Tensor], *, swaps: bool) -> bool:
-    return any(t.type.kind != "b" and not stored_by_tma(t, swaps=swaps) for t in whole)
-
-
 # ---- operands
 
 
-def _no_fragments(fusion: Fusion, *, swaps: bool) -> str:
+def _no_fragments(fusion: Fusion, operands: Sequence[OperandFacts], *, swaps: bool) -> str:
     found = matmuls_of(fusion)
     firsts = dict.fromkeys(op.b if swaps else op.a for op in found)
     first = next(iter(firsts))
@@ -283,59 +309,14 @@ def _no_fragments(fusion: Fusion, *, swaps: bool) -> str:
         return "operations that are not pointwise before the product"
     if first.shape[-2 if swaps else -1].known_divisor() % 2:
         return "an odd k"
-    if not 0 < _raw_bits(first, fusion, is_a=not swaps) <= 16:
+    (fragment,) = (o.fragment for o in operands if o.is_a != swaps)
+    if fragment is None or fragment.bits > 16:
         return f"{first.label} of nothing of up to 16 bits with k contiguous"
-    for tensor in dict.fromkeys(op.a if swaps else op.b for op in found):
-        starts_anywhere = swaps and is_grouped(fusion)
-        if not _comes_by_tma(tensor, fusion, is_a=swaps, starts_anywhere=starts_anywhere):
+    others = dict.fromkeys(op.a if swaps else op.b for op in found)
+    for tensor, operand in zip(others, (o for o in operands if o.is_a == swaps), strict=True):
+        if operand.path != "tma":
             return f"{tensor.label} does not come by TMA"
     return ""
-
-
-def _raw_bits(operand: Tensor, fusion: Fusion, *, is_a: bool) -> int:
-    """Bits of an element of the widest tensor of an operand's dims that g1 reads and TMA brings
-    with k contiguous; 0: there is none."""
-    return max(
-        (
-            t.type.bits for t in fusion.read_inputs(operand)
-            if t.shape == operand.shape and not t.is_by_value
-            and tma.refusal(t, _axes(t, is_a=is_a)) is None
-        ),
-        default=0,
-    )  # fmt: skip
-
-
-def _raw_element_bytes(
-    fusion: Fusion, operand: Tensor, row: wgmma.Instruction, *, is_a: bool
-) -> int:
-    """At most the bytes of an element of what g1 reads from raw tiles; 0: nothing."""
-    if operand in fusion.producers:
-        fitting = [t for t in fusion.read_inputs(operand) if t.shape == operand.shape]
-    elif row.takes_mn_major or not _is_along_rows(operand, is_a=is_a):
-        return 0
-    else:
-        fitting = [operand]
-    sizes = (t.type.bits // 8 for t in fitting if t.type.bits <= MOST_RAW_BITS)
-    return max(sizes, default=0)
-
-
-def _comes_by_tma(
-    tensor: Tensor, fusion: Fusion, *, is_a: bool, starts_anywhere: bool = False
-) -> bool:
-    """Whether an operand is loaded as the instruction reads it.
-
-    starts_anywhere: its tiles begin at rows that are no multiples of theirs.
-    """
-    axes = _axes(tensor, is_a=is_a)
-    takes_either = instruction_for(matmul_of(fusion)).takes_mn_major and not starts_anywhere
-    along = [axes, axes[::-1]] if takes_either else [axes]
-    return tensor not in fusion.producers and any(tma.refusal(tensor, a) is None for a in along)
-
-
-def _axes(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
-    """The axes of k and of the rows."""
-    last = operand.rank - 1
-    return (last, last - 1) if is_a else (last - 1, last)
 
 
 def _may_lie_along_rows(tensor: Tensor, row: wgmma.Instruction, *, is_a: bool) -> bool:
@@ -344,7 +325,7 @@ def _may_lie_along_rows(tensor: Tensor, row: wgmma.Instruction, *, is_a: bool) -
 
 def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
     """Whether an operand's rows, not k, may be contiguous."""
-    k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
+    k_axis, _ = axes_of(tensor, is_a=is_a)
     return tensor.layout[k_axis].constant != 1 or tensor.shape[k_axis].constant == 1
 
 

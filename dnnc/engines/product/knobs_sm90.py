@@ -11,16 +11,23 @@ from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..surface import smem_reasons
-from . import tile_sm90
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .pattern import knob_reason, matmuls_of
-from .shared_layout_sm90 import SharedLayout, rewriting_bytes, slices_of, tile_bytes
-from .tile_sm90 import exchanges, is_turned, sums_bytes
+from .shared_layout_sm90 import SharedLayout, slices_of
+from .tiling_sm90 import (
+    FRAGMENTS,
+    TURNS,
+    accumulators,
+    consumers_of,
+    loads_are_async,
+    part_of,
+    sides_of,
+    tiling_of,
+)
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
-FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
 MOST_BLOCKS = 4  # of a cluster that shares tiles
@@ -32,47 +39,6 @@ TILES = (
 )  # fmt: skip
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
-
-
-# ---- what knobs say
-
-
-def sides_of(knobs: Knobs) -> tuple[int, int]:
-    """The tile along the instruction's rows and columns."""
-    sides = (knobs["TILE_M"], knobs["TILE_N"])
-    return (sides[1], sides[0]) if knobs["SWAP_AB"] else sides
-
-
-def cluster_of(knobs: Knobs) -> tuple[int, int]:
-    """Blocks of a cluster along the instruction's rows and columns."""
-    blocks = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-    return (blocks[1], blocks[0]) if knobs["SWAP_AB"] else blocks
-
-
-def consumers_of(knobs: Knobs) -> int:
-    """Warpgroups that multiply."""
-    return 2 if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.consumers_of(*sides_of(knobs))
-
-
-def sharers_of(knobs: Knobs) -> int:
-    """Warpgroups that multiply a tile together."""
-    return 1 if knobs["WARP_SPEC_CFG"] == TURNS else consumers_of(knobs)
-
-
-def part_of(knobs: Knobs) -> tuple[int, int]:
-    """Rows and columns of a tile that each of them has."""
-    return tile_sm90.part_of(*sides_of(knobs), sharers_of(knobs))
-
-
-def producers_of(knobs: Knobs) -> int:
-    """Warpgroups that load."""
-    return 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
-
-
-def accumulators(knobs: Knobs) -> int:
-    """Accumulators of one product, in two rows of a thread."""
-    rows, columns = part_of(knobs)
-    return rows // wgmma.M * columns
 
 
 # ---- candidates
@@ -213,7 +179,7 @@ def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     if knobs["WARP_SPEC_CFG"] != TURNS:
         return ()
     what = ""
-    if facts.computes or not all(facts.is_async):
+    if facts.computes or not (facts.is_async(is_a=True) and facts.is_async(is_a=False)):
         what = "operands that pass through registers"
     elif facts.promotes:
         what = "fp8 products summed in FLOAT"
@@ -278,17 +244,10 @@ def _schedule_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
     if knobs["STREAM_K"] and facts.has_phases:
         return (knob_reason("STREAM_K=1 and phases of a gradient with a stride", "STREAM_K=0"),)
-    if knobs["SCHED_POLICY"] and not _loads_are_async(knobs, facts):
+    if knobs["SCHED_POLICY"] and not loads_are_async(knobs, facts):
         what = "SCHED_POLICY=1 and operands that pass through registers"
         return (knob_reason(what, "operands that TMA brings"),)
     return ()
-
-
-def _loads_are_async(knobs: Knobs, facts: ProductFacts) -> bool:
-    """Whether no operand passes through the producers' registers."""
-    if knobs["WARP_SPEC_CFG"] == FRAGMENTS:  # the one along the rows comes raw
-        return facts.is_async[0 if knobs["SWAP_AB"] else 1]
-    return all(facts.is_async)
 
 
 def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -304,64 +263,12 @@ def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     return ()
 
 
-# ---- shared memory
-
-
-def leaves_few(knobs: Knobs, facts: ProductFacts) -> bool:
-    """Whether results that could go through shared memory turned are few, and do not."""
-    swaps, columns = bool(knobs["SWAP_AB"]), sides_of(knobs)[1]
-    return swaps and facts.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
+# ---- sizes
 
 
 def layout_of(knobs: Knobs, facts: ProductFacts) -> SharedLayout:
-    """The shared memory of a kernel with these knobs; of raw tiles, the most that it may have."""
-    swaps, (rows, columns) = knobs["SWAP_AB"], sides_of(knobs)
-    splits = knobs["SPLIT_K_SLC"]
-    staged, loaded = facts.staged[swaps], facts.loaded[swaps]
-    if splits > 1 or not _loads_are_async(knobs, facts):
-        loaded = ()
-    if leaves_few(knobs, facts):
-        staged, loaded = (), ()
-    spans = facts.along_row if facts.width > columns else 0
-    return SharedLayout(
-        columns=columns,
-        part=part_of(knobs),
-        consumers=consumers_of(knobs),
-        sharers=sharers_of(knobs),
-        takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
-        stages=knobs["STAGES"],
-        stage_bytes=_stage_bytes(knobs, facts),
-        producers=producers_of(knobs),
-        staged_bytes=staged,
-        loaded_bytes=loaded,
-        raw_bytes=_raw_bytes(knobs, facts),
-        splits=splits,
-        sums_bytes=sums_bytes(facts.products, rows, columns, splits),
-        peers=cluster_of(knobs)[1],
-        exchanges=exchanges(spans, part_of(knobs)[0] // wgmma.M),
-        groups=facts.groups,
-        is_dynamic=bool(knobs["SCHED_POLICY"]),
-        rewriting=rewriting_bytes(knobs["STAGES"], knobs["TILE_M"]) if facts.rewrites else 0,
-    )
-
-
-def _stage_bytes(knobs: Knobs, facts: ProductFacts) -> int:
-    rows, columns = sides_of(knobs)
-    firsts, seconds = facts.operands[::-1] if knobs["SWAP_AB"] else facts.operands
-    row_bytes = facts.row_bytes
-    if knobs["WARP_SPEC_CFG"] == FRAGMENTS and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
-        row_bytes = bits // 8 * facts.row.panel_k
-    stage = tile_bytes(rows * firsts, row_bytes)
-    stage += tile_bytes(columns * seconds, facts.row_bytes // facts.groups_beside)
-    return stage + sum(tile_bytes(knobs["TILE_M"], of_row) for of_row in facts.beside)
-
-
-def _raw_bytes(knobs: Knobs, facts: ProductFacts) -> int:
-    """Bytes of one slot of the raw ring, at most."""
-    if knobs["WARP_SPEC_CFG"] == FRAGMENTS:
-        return 0
-    sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
-    return sum(tile_bytes(sides[is_a], facts.row.panel_k * size) for is_a, size in facts.raw)
+    """The shared memory of the kernel with these knobs."""
+    return tiling_of(facts, knobs).shared
 
 
 def most_columns(fusion: Fusion) -> int:

@@ -37,19 +37,13 @@ from .bits_sm90 import bits_reasons
 from .facts_sm90 import SPLITS, facts_of, promotes
 from .knobs_sm90 import (
     COLUMNS,
-    FRAGMENTS,
     MOST_BLOCKS,
     ROWS,
     STAGES,
     SWIZZLES,
-    TURNS,
-    accumulators,
     candidates_of,
     illegal_reasons,
-    leaves_few,
     most_columns,
-    producers_of,
-    sides_of,
 )
 from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
@@ -65,8 +59,17 @@ from .pattern import (
     sizes_of,
     tile_reasons,
 )
-from .region_sm90 import instruction_of, tiling_of
+from .region_sm90 import instruction_of
 from .tile_sm90 import Tiling
+from .tiling_sm90 import (
+    FRAGMENTS,
+    TURNS,
+    accumulators,
+    leaves_few,
+    producers_of,
+    sides_of,
+    tiling_of,
+)
 
 _MOST_PRODUCTS = 2
 _DOUBT = 1.08  # mode B's, of choices that took longer than their equals when they were timed
@@ -211,7 +214,7 @@ class MatmulSm90Engine(Engine):
             knobs["SPLIT_K_SLC"],
             facts.products,
             facts.is_heavy,
-            facts.is_direct[swaps] or leaves_few(knobs, facts),
+            facts.epilogue[swaps].is_direct or leaves_few(knobs, facts),
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if takes_fragments else producers_of(knobs),
@@ -244,8 +247,8 @@ class MatmulSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return tiling_of(region, knobs).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        return tiling_of(facts_of(fusion), knobs).plain()
 
     # ---- code
 

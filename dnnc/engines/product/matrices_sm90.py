@@ -209,14 +209,14 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     t = tiling
     calls = product_calls(region)
     cluster = Cluster(*t.cluster, t.splits)
-    values = operand_values(calls, swaps=t.swaps)
+    values = operand_values(calls, t)
     operands = [
         StagedOperand(
             kernel, region, value, plan, t.row,
             t.rows if plan["is_rows"] else t.columns, cluster,
             bool(t.groups and plan["is_a"]), t.in_pairs,
         )
-        for (value, _), plan in zip(values, t.operands, strict=True)
+        for value, plan in zip(values, t.operands, strict=True)
     ]  # fmt: skip
     first, second = (operands[place] for place in t.products[0])
     dims = region.dims_of(calls[0].results[0])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,6 @@ _MOST_SUMS = 128
 _REGISTERS_OF_THREE = (32, 160)
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
 MOST_COLUMNS = 256  # of an instruction
-MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
 
@@ -114,6 +113,18 @@ class Tiling:
     def plain(self) -> dict[str, Any]:
         names = (field.name for field in fields(self) if field.name != "row")
         return {name: _listed(getattr(self, name)) for name in names}
+
+    def renumbered(self, places: Sequence[int]) -> Tiling:
+        """The same tiling with other numbers of arguments; places: of each, the new one."""
+
+        def moved(operand: Mapping[str, Any]) -> dict[str, Any]:
+            found = {**operand, "raw": places[operand["raw"]] if operand["raw"] >= 0 else -1}
+            if "raws" in operand:
+                found["raws"] = [places[raw] for raw in operand["raws"]]
+            return found
+
+        loads = tuple(places[load] for load in self.loads)
+        return replace(self, operands=tuple(map(moved, self.operands)), loads=loads)
 
     # ---- sizes
 

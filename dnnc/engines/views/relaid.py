@@ -129,11 +129,14 @@ def _choice(fusion: Fusion, target: Target) -> tuple[Engine, Knobs, float]:
 
 @dataclass(frozen=True, eq=False)
 class RelaidFusion:
-    """fusion: with twins.  before, after: copies ahead of its kernel, and behind it."""
+    """fusion: with twins.  before, after: copies ahead of its kernel, and behind it.
+    arguments: its inputs in the order of the region's arguments, but for changes that other views
+    of the fusion make of that."""
 
     fusion: Fusion
     before: tuple[Copy, ...]
     after: tuple[Copy, ...]
+    arguments: tuple[Tensor, ...]
 
     @staticmethod
     def of(fusion: Fusion, rule: Rule, *casts: Cast) -> RelaidFusion:
@@ -144,13 +147,28 @@ class RelaidFusion:
         twins = _twins((*inner.inputs, *inner.outputs), rule)
         twins |= {cast.op.y: cast.twin(cast.op.y) for cast in casts}
         if not twins:
-            return RelaidFusion(fusion, (), ())
+            return RelaidFusion(fusion, (), (), fusion.inputs)
         ops = tuple(op.with_tensors(twins) for op in rest)
         outputs = tuple(twins.get(t, t) for t in inner.outputs)
         sources = {cast.op.y: cast.op.x for cast in casts}
         before = [Copy(sources.get(t, t), twins[t]) for t in inner.inputs if t in twins]
         after = _copies_back(twins, inner.outputs)
-        return RelaidFusion(Fusion(fusion.index, ops, outputs), tuple(before), after)
+        read = {t for op in rest for t in op.read_operands}
+        gone = {cast.op.x for cast in casts} - read
+        arguments = [twins.get(t, t) for t in fusion.inputs if t not in gone]
+        arguments += [twins[cast.op.y] for cast in casts]
+        relaid = Fusion(fusion.index, ops, outputs)
+        return RelaidFusion(relaid, tuple(before), after, tuple(arguments))
+
+    def places(self, fusion: Fusion) -> list[int]:
+        """The argument of the relaid region that each input of the relaid fusion is; -1: none.
+
+        fusion: whose region was relaid; an engine may have relaid it with casts.
+        """
+        rank = {t.uid: n for n, t in enumerate(fusion.inputs)}
+        arguments = sorted(self.arguments, key=lambda t: rank.get(t.uid, len(rank)))
+        place = {t: n for n, t in enumerate(arguments)}
+        return [place.get(t, -1) for t in self.fusion.inputs]
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:
         """Why a tensor can't be copied."""

@@ -9,8 +9,8 @@ from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv.exits_sm90 import exit_seconds_of
+from dnnc.engines.conv.facts_sm90 import panel_steps_of
 from dnnc.engines.conv.pattern import conv_of, shape_of
-from dnnc.engines.conv.region_sm90 import panel_steps_of
 from dnnc.engines.conv.sm90 import CONV_SM90
 from dnnc.options import Options
 from dnnc.target import of

@@ -4,7 +4,7 @@ import pytest
 
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
-from dnnc.engines.conv import region_sm90
+from dnnc.engines.conv import tiling_sm90
 from tests.support.checked import check
 
 from .convs import around
@@ -58,8 +58,8 @@ def test_a_residual_is_read():
 
 @pytest.mark.parametrize("swaps", [0, 1])
 def test_they_are_right(swaps, monkeypatch):
-    monkeypatch.setattr(region_sm90, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(region_sm90, "_MOST_SHARE", 1)
+    monkeypatch.setattr(tiling_sm90, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(tiling_sm90, "_MOST_SHARE", 1)
     g, y = graph_of([2, 64, 9, 15], [256, 64, 1, 1])
     y.set_output(False)
     g.relu(y).set_output().set_data_type(dtypes.f16)

@@ -1,0 +1,133 @@
+"""The tiling that a choice of knobs of conv_sm90 stands for, made from a fusion's facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from ...codegen.hopper.staged_store import TURNED_BYTES
+from ...dialect.fusion import Fusion
+from ...dialect.tensor import Tensor
+from ...target import Target
+from ..engine import Knobs
+from ..product.facts_sm90 import instruction_of_types
+from ..product.model_sm90 import SECTOR_BYTES
+from ..product.shared_layout_sm90 import rewriting_bytes, tile_bytes
+from ..product.tile_sm90 import Tiling
+from ..product.tiling_sm90 import tiling_of
+from ..surface import bytes_of
+from .before_sm90 import computes, raws_of
+from .facts_sm90 import (
+    REWRITTEN,
+    beside_of,
+    conv_facts_of,
+    conv_row_of,
+    panel_steps_of,
+    staged_y_loads,
+)
+from .halo import CONSUMERS, Halo, image_moves, stays
+from .pattern import ConvShape, conv_of, shape_of
+
+_MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
+_LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
+
+
+def conv_tiling_of(fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
+    """The tiling by im2col; knobs: of the main loop, see `main_loop_knobs`."""
+    beside = beside_of(fusion, knobs)
+    facts = conv_facts_of(fusion, beside)
+    shape = replace(shape_of(conv_of(fusion)), beside=beside)
+    return replace(
+        tiling_of(facts, knobs),
+        is_turned=bool(knobs["SWAP_AB"]),
+        beside=beside,
+        panel_steps=panel_steps_of(shape, facts.row.element_bytes, knobs),
+        gives_up_stores=_writes_most(fusion),
+        chunk=_chunk_of_phases(shape, knobs, target),
+    )
+
+
+def _chunk_of_phases(shape: ConvShape, knobs: Knobs, target: Target) -> int:
+    """Tiles of pixels of every phase that follow each other, so that they find what they read of dY
+    in L2: as many as there are SMs for, so that each has as many of every phase."""
+    if shape.spread is None:
+        return 0
+    clusters = target.sm_count // (knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"])
+    across = -(-shape.k_group // (knobs["TILE_N"] * knobs["TILE_CGA_N"]))
+    return clusters // math.gcd(clusters, across)
+
+
+def _writes_most(fusion: Fusion) -> bool:
+    """Whether outputs, in whole sectors, are most of what moves, and more than L2
+    holds: what is read again, as the filter is, had better stay there instead.
+
+    2% less of 56x56x64 to 256 channels, of 256 images; a kernel apart from this took 3% more of an
+    output that is as large as the input.
+    """
+    if any(_fixed_bytes(tensor) % SECTOR_BYTES for tensor in fusion.outputs):
+        return False
+    written = bytes_of(fusion.outputs)
+    return written >= max(_MOST_SHARE * bytes_of(fusion.inputs), _LARGE_BYTES)
+
+
+def _fixed_bytes(tensor: Tensor) -> int:
+    """Bytes of its channels that are fixed."""
+    return (tensor.shape[1].constant or 1) * tensor.type.bits // 8
+
+
+def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
+    """The tiling of pixels that come with their halo."""
+    row, shape, channels = conv_row_of(fusion), shape_of(conv_of(fusion)), knobs["TILE_N"]
+    dims = conv_of(fusion).made.shape
+    outputs = tuple("tma" if t.shape == dims else "exit" for t in fusion.outputs)
+    loads = [t for t in staged_y_loads(fusion) if image_moves(t, shape.groups)]
+    panels = shape.panels(row.element_bytes)
+    return Tiling(
+        row=instruction_of_types(row.b, row.a),
+        rows=channels,
+        columns=halo.parts * halo.positions,
+        swaps=True,
+        consumers=CONSUMERS,
+        stages=knobs["STAGES"],
+        cluster=(1, 1),
+        group_rows=max(1, knobs["SWIZZLE"] // channels),
+        operands=_halo_operands(fusion, halo, channels),
+        products=((0, 1),),
+        promotes=False,
+        loads=tuple(map(fusion.inputs.index, loads)),
+        outputs=outputs,
+        staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
+        loaded_bytes=(TURNED_BYTES,) * len(loads),
+        pair=2,
+        splits=1,
+        producers=1,
+        groups=0,
+        exchanges=0,
+        streams=False,
+        is_dynamic=bool(knobs["SCHED_POLICY"]),
+        is_turned=True,
+        pixels={"slots": halo.slots, "slot_bytes": halo.slot_bytes},
+        halo={
+            "rows": halo.rows,
+            "parts": halo.parts,
+            "columns": knobs["TILE_COLS"],
+            "buffer_bytes": halo.buffer_bytes,
+            "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
+        },
+        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
+        row_bytes=halo.row_bytes,
+        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
+    )
+
+
+def _halo_operands(fusion: Fusion, halo: Halo, channels: int) -> tuple[dict[str, Any], ...]:
+    """W's tile of a stage, and X, whose pixels have a ring of their own, in which warps of the
+    producer may compute it; see `StagedOperand.plan`."""
+    w = {"path": "tma", "is_a": False, "is_rows": True, "offset": 0, "raw": -1, "raw_offset": 0,
+         "bytes": tile_bytes(channels, halo.row_bytes), "raw_bytes": 0}  # fmt: skip
+    x = {**w, "is_a": True, "is_rows": False, "offset": w["bytes"], "bytes": 0}
+    if computes(fusion):
+        (raw,) = raws_of(fusion)
+        x |= {"path": REWRITTEN, "raws": [fusion.inputs.index(raw)], "raw_offsets": [x["offset"]]}
+    return w, x
