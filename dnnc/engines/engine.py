@@ -170,7 +170,7 @@ class Engine(ABC):
         return Prepared(fusion)
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any] | None:
-        """What kernels are built by, as plain data: decided from what `legal` judges knobs by.
+        """The tiling by which kernels are built, as plain data, of what `legal` judges knobs by.
 
         Arguments are numbered as the inputs of the fusion.  None: `tile` reads it off the region.
         """

@@ -115,7 +115,7 @@ class Tiling:
         return {name: _listed(getattr(self, name)) for name in names}
 
     def renumbered(self, places: Sequence[int]) -> Tiling:
-        """The same tiling with other numbers of arguments; places: of each, the new one."""
+        """A tiling with other numbers of arguments; places: of each, the new one."""
 
         def moved(operand: Mapping[str, Any]) -> dict[str, Any]:
             found = {**operand, "raw": places[operand["raw"]] if operand["raw"] >= 0 else -1}
