@@ -40,7 +40,7 @@ MOST_SUMS = 256  # with what any epilogue needs beside them
 
 @dataclass(frozen=True)
 class EpilogueFacts:
-    """What the epilogue stores and reads with one value of SWAP_AB.
+    """Tensors that the epilogue stores and reads, with one value of SWAP_AB.
 
     paths: of each output, as `Tiling.outputs` says, but that "exit" may be "row" with some tiles.
     staged, loaded: bytes of an element of each output and each input that goes through shared

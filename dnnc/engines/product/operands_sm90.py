@@ -26,7 +26,7 @@ _Access = tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class Raw:
-    """What an operand's elements are computed from: an input, which TMA brings.
+    """An input that TMA brings, from which an operand's elements are computed.
 
     place: among the fusion's inputs.  bits: of an element.
     """
