@@ -19,14 +19,12 @@ from typing import Any, ClassVar
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion
-from ...mlir import ir
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.facts_sm90 import facts_of
 from ..product.matmul_sm90 import MATMUL_SM90
 from ..product.tiling_sm90 import tiling_of
 from .product import product_fusion, product_refusals
-from .product_region import product_region
 from .surface import anchor_reasons
 
 _PATTERN = (
@@ -99,6 +97,9 @@ class ConvProductSm90Engine(Engine):
     def register_pressure(self, knobs: Knobs) -> int:
         return MATMUL_SM90.register_pressure(knobs)
 
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(product_fusion(fusion))
+
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -109,8 +110,7 @@ class ConvProductSm90Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        module = ir.Module.create()
-        MATMUL_SM90.emit(product_region(module, region), knobs, tile, output)
+        MATMUL_SM90.emit(region, knobs, tile, output)
 
 
 CONV_PRODUCT_SM90 = ConvProductSm90Engine()
