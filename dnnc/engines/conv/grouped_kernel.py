@@ -18,12 +18,16 @@ but a tap's own pixels is multiplied.
 
 Pixels of the last axis are counted through the images: a short row is no loss.  Strips are counted
 down the image first, so that lines that two share are in the caches.
+
+A gradient with a stride has pixels of several phases (see `conv.spread`).  A row of a strip is then
+16 pixels of each phase of the last axis: the lanes of four load the outputs that any phase meets,
+once, and each phase multiplies those that it meets, with zeros in place of the others.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,18 +46,20 @@ from ...expr import Expr, ceildiv, product
 from ...mlir import arith, ir, llvm
 from ...target import WARP_THREADS
 from ..product.kernel_sm80 import operand_type
-from .grouped_tile import PIXELS, RESULTS, TAPS, GroupedTiling
+from .grouped_tile import PIXELS, RESULTS, TAPS, GroupedTiling, LanePhase, any_tap, phases_of_lanes
 from .pattern import conv_of_call, sums_of_call
+from .spread import ChosenPhase, SpreadPlaces, selected
 
 _HALVES = (0, 1)  # of an instruction's pixels: a lane has one of each
 _LAST_LANE = 3  # bits of a lane's number that say its tap
 
-Sums = list[list[list[Any]]]  # of each row of a strip, of eight results, of a lane
+# Of each row of a strip, of a phase of the last axis, of eight results, of a lane.
+Sums = list[list[list[list[Any]]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A pixel of the output along the last axis, and of an image.
+    """A pixel of the output along the last axis, of a phase, and of an image.
 
     inside: whether there is one (i1, or None: surely); else it is the last one, once more.
     first: the pixel of X that the lane's tap of the first set meets.  places: of each set.
@@ -78,7 +84,9 @@ class GroupedKernel:
         self.y_dims = region.dims_of(self.call.results[0])
         self.instruction = mma.INSTRUCTIONS[operand_type(region)]
         self.scalars = Scalars(sums_of_call(self.call))
-        *self.outer, self.last = self.shape.windows
+        self.last = self.shape.windows[-1]
+        self.outer = self.shape.moves[:-1]
+        self.phases = phases_of_lanes(self.shape)
         tiles = tiling.tiles(len(self.outer))
         self.strips = Strips(kernel, self.outer, tiles, self.x_dims[2:-1], self.y_dims[2:-1])
         self.walk = Walk(kernel, region.leaves(kernel), region.symbols)
@@ -102,7 +110,12 @@ class GroupedKernel:
 
     @property
     def columns(self) -> Expr:
-        return product((self.y_dims[0], self.y_dims[-1]))
+        return product((self.y_dims[0], self._row))
+
+    @property
+    def _row(self) -> Expr:
+        """Pixels of a row of the output, of a phase."""
+        return self.shape.counted[-1] if self.shape.spread else self.y_dims[-1]
 
     @property
     def count(self) -> Expr:
@@ -131,6 +144,7 @@ class GroupedKernel:
         channels = self.shape.c_group
         self.x_channel = Index(ops.mul(group, channels), 1, channels)
         self.result = ops.mul(unit, tiling.results)  # the first one
+        self.masks = [[self._mask(lanes) for lanes in phase.sets] for phase in self.phases]
         self.filter = self._filter()
 
         def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -146,15 +160,38 @@ class GroupedKernel:
 
     # ---- the filter
 
-    def _filter(self) -> list[list[list[list[Any]]]]:
-        """Registers by the tap before the last axis', the set, the results by eights."""
+    def _mask(self, lanes: Sequence[int | None]) -> Any:
+        """Whether a lane's pixel is one that a phase meets, i1; None: it is wherever any phase
+        meets it."""
+        if self.shape.spread is None or None not in lanes:
+            return None
+        return ops.compare("ne", selected(self.tap, [int(tap is not None) for tap in lanes]), 0)
+
+    def _filter(self) -> list[list[list[list[Any] | None]]]:
+        """Registers by the tap before the last axis', the phase, the set, the results by eights;
+        None: the phase meets nothing of a set."""
         extents = [window.taps for window in self.outer]
         return [
             [
-                [self._taken(at, chosen, eight) for eight in range(self.tiling.results // RESULTS)]
-                for chosen in range(-(-self.last.taps // TAPS))
+                [
+                    self._fragments(at, chosen, phase) if any_tap(phase.sets[chosen]) else None
+                    for chosen in range(len(phase.sets))
+                ]
+                for phase in self.phases
             ]
             for at in itertools.product(*map(range, extents))
+        ]
+
+    def _fragments(self, outer: Sequence[int], chosen: int, phase: LanePhase) -> list[Any]:
+        eights = range(self.tiling.results // RESULTS)
+        if self.shape.spread is None:
+            return [self._taken(outer, chosen, eight) for eight in eights]
+        lanes = phase.sets[chosen]
+        last = selected(self.tap, [0 if tap is None else tap for tap in lanes])
+        mask = self.masks[phase.number][chosen]
+        return [
+            _words(self._loaded([*outer, last], eight, (lambda: mask) if mask else None))
+            for eight in eights
         ]
 
     def _taken(self, outer: Sequence[int], chosen: int, eight: int) -> list[Any]:
@@ -165,16 +202,25 @@ class GroupedKernel:
         if self.shape.is_turned:  # CONVOLUTION: the last tap lies on the first pixel
             extents.append(taps)
             places = [ops.sub(n - 1, place) for n, place in zip(extents, places, strict=True)]
+        is_whole = chosen * TAPS + _LAST_LANE < taps
+        return _words(
+            self._loaded(places, eight, None if is_whole else lambda: ops.less(tap, taps))
+        )
+
+    def _loaded(
+        self, places: Sequence[Number], eight: int, is_tap: Callable[[], Any] | None
+    ) -> Any:
+        """All channels of a tap and of a lane's result; is_tap: gives a condition for zeros."""
         result = ops.add(ops.add(self.result, eight * RESULTS), self.pixel)
         channels = self.shape.c_group
         at = [*map(Index.of, self.shape.filter_place(result, 0)), *map(Index.of, places)]
         _, in_ = self.shape.filter_axes
         at[in_] = Index(at[in_].base, 1, 0 if in_ else channels)
         fragment = ops.splat(self.walk.branch().value(self.w, at, channels), channels)
-        if chosen * TAPS + _LAST_LANE >= taps:
-            zeros, is_tap = ops.zeros(fragment.type), ops.less(tap, taps)
-            fragment = arith.SelectOp(is_tap, fragment, zeros).result
-        return _words(fragment)
+        if is_tap is None:
+            return fragment
+        zeros = ops.zeros(fragment.type)
+        return arith.SelectOp(is_tap(), fragment, zeros).result
 
     # ---- one strip
 
@@ -191,8 +237,8 @@ class GroupedKernel:
             last = self.kernel.size(self.columns - 1)
             inside = ops.compare("sle", number, last)
             number = ops.minimum(number, last)
-        image = self.kernel.divide(number, self.y_dims[-1])
-        column = self.kernel.remainder(number, self.y_dims[-1], image)
+        image = self.kernel.divide(number, self._row)
+        column = self.kernel.remainder(number, self._row, image)
         start = ops.sub(ops.mul(column, self.last.stride), self.last.pre)
         first = ops.add(start, ops.mul(self.tap, self.last.dilation))
         sets = range(-(-self.last.taps // TAPS))
@@ -238,26 +284,43 @@ class GroupedKernel:
         sums = self._zeros()
         taps = [window.taps for window in self.outer]
         for steps, sets in Lines.along(meetings, bring, lambda _: self.tiling.ahead):
+            seen = [self._seen(sets, phase) for phase in self.phases]
             along = (m[step] for m, step in zip(meetings, steps, strict=True))
             for pairs in itertools.product(*along):
                 row = linear([output for output, _ in pairs], tiles)
-                self._add(sums[row], sets, self.filter[linear([tap for _, tap in pairs], taps)])
+                filters = self.filter[linear([tap for _, tap in pairs], taps)]
+                for total, pixels_, own in zip(sums[row], seen, filters, strict=True):
+                    self._add(total, pixels_, own)
         return sums
+
+    def _seen(
+        self, sets: Sequence[Sequence[Sequence[Any]]], phase: LanePhase
+    ) -> Sequence[Sequence[Sequence[Any]]]:
+        """A line's registers as a phase meets them: others' pixels are zeros, as infinite ones
+        times zeros would not be."""
+        masks = self.masks[phase.number]
+        return [
+            halves if mask is None else [[ops.select(mask, word, 0) for word in h] for h in halves]
+            for halves, mask in zip(sets, masks, strict=True)
+        ]
 
     def _zeros(self) -> Sums:
         zero = self.scalars.const(0)
         rows, eights = self.strips.tiles, range(self.tiling.results // RESULTS)
-        return [[[zero] * 4 for _ in eights] for _ in itertools.product(*map(range, rows))]
+        return [
+            [[[zero] * 4 for _ in eights] for _ in self.phases]
+            for _ in itertools.product(*map(range, rows))
+        ]
 
     def _add(
         self,
         total: list[list[Any]],
         sets: Sequence[Sequence[Sequence[Any]]],
-        taps: Sequence[Sequence[Sequence[Any]]],
+        taps: Sequence[Sequence[Any] | None],
     ) -> None:
         """The products of a line of pixels and the taps that meet it, to a row's sums."""
         for (low, high), filters in zip(sets, taps, strict=True):
-            for eight, b in enumerate(filters):
+            for eight, b in enumerate(filters or ()):
                 for i in range(0, len(b), 2):
                     a = [low[i], high[i], low[i + 1], high[i + 1]]
                     total[eight] = mma.multiply(self.instruction, a, b[i : i + 2], total[eight])
@@ -268,21 +331,40 @@ class GroupedKernel:
         self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk, sums: Sums
     ) -> None:
         rows = [self.strips.outputs_along(starts, axis) for axis in range(len(self.outer))]
+        across = [[self._across(column, phase) for phase in self.phases] for column in columns]
         made = (
             (
-                self._at(columns[half], eight, [index for index, _ in places]),
-                [columns[half].inside, *(condition for _, condition in places)],
+                self._at(columns[half], across[half][phase][0], eight, [at for at, _ in places]),
+                [*across[half][phase][1], *(condition for _, condition in places)],
                 ops.from_elements(four[2 * half : 2 * half + 2]),
             )
-            for total, places in zip(sums, itertools.product(*rows), strict=True)
+            for row, places in zip(sums, itertools.product(*rows), strict=True)
+            for phase, total in enumerate(row)
             for (eight, four), half in itertools.product(enumerate(total), _HALVES)
         )
         finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
 
-    def _at(self, column: Column, eight: int, outer: Sequence[Index]) -> list[Index]:
+    def _across(self, column: Column, phase: LanePhase) -> tuple[Index, list[Any]]:
+        """(coordinate along the last axis, kept inside the output; conditions under which the
+        output has it) of a column's pixel of a phase."""
+        spread = self.shape.spread
+        if spread is None:
+            return column.at, [column.inside]
+        axis = len(spread.axes) - 1
+        chosen = ChosenPhase(spread, (*(0,) * axis, phase.number))
+        places = SpreadPlaces(self.kernel, spread, self.y_dims, self.x_dims[2:])
+        at = places.place(chosen, axis, column.at)
+        if places.is_whole(axis):
+            return at, [column.inside]
+        moved = ops.mul(column.at.base, spread.axes[axis].stride)
+        place = ops.add(moved, chosen.origin(axis))
+        is_there = ops.less(place, self.kernel.size(self.y_dims[-1]))
+        return at, [column.inside, is_there]
+
+    def _at(self, column: Column, across: Index, eight: int, outer: Sequence[Index]) -> list[Index]:
         """Coordinates of the two results of a lane (see `mma`)."""
         channel = ops.add(self.result, ops.add(ops.mul(self.tap, 2), eight * RESULTS))
-        return [Index.of(column.image), Index(channel, 1, 2), *outer, column.at]
+        return [Index.of(column.image), Index(channel, 1, 2), *outer, across]
 
 
 def _words(fragment: Any) -> list[Any]:

@@ -43,7 +43,7 @@ def predicted(
 ) -> Prediction:
     """Predicted seconds: memory, the L1 cache or products, and a part of what instructions take."""
     op, shape = conv_of(fusion), facts.shape
-    strips = -(-typical(product((op.made.shape[0], op.made.shape[-1]))) // PIXELS)
+    strips = -(-typical(product((op.made.shape[0], op.made.shape[-1]))) // (facts.phases * PIXELS))
     for extent, tile in zip(op.made.shape[2:-1], tiling.tiles(len(shape.windows) - 1), strict=True):
         strips *= -(-typical(extent) // tile)
     parts = shape.groups * shape.k_group // tiling.results
@@ -87,8 +87,8 @@ def _strip_cycles(
     """Cycles of an SM for a warp's strip; product_cycles: of an instruction."""
     shape, eights = facts.shape, tiling.results // RESULTS
     loads = facts.lines(tiling.rows) * facts.line_words * 4 / _LOAD_BYTES
-    outputs = tiling.rows * eights * 2  # fragments of a lane
-    products = tiling.rows * facts.held(tiling.results) // 2
+    outputs = tiling.rows * facts.phases * eights * 2  # fragments of a lane
+    products = tiling.rows * facts.held(tiling.results) // (2 * facts.row_strides)
     lines = _LINE_CYCLES * (loads * _lines_met(shape.windows[-1]) + outputs * PIXELS // 2)
     words = loads * _LOAD_BYTES // 4
     instructions = (

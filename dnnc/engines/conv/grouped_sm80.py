@@ -40,6 +40,7 @@ _PATTERN = (
 )
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.i8)
 _CHANNELS = (8, 16)  # input channels of a group
+_MOST_STRIDE = 2  # of a gradient
 _MOST_PIXELS = 1 << 30  # of the output: strips past it are counted in 31 bits, too
 
 _ROWS = (1, 2, 4, 7, 8)
@@ -68,13 +69,14 @@ class ConvGroupedSm80Engine(Engine):
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
-        "conv_dgrad of stride 1, whose X is dY and Y is dX",
+        "conv_dgrad, whose X is dY and Y is dX; with strides of up to "
+        f"{_MOST_STRIDE} along the last two axes",
     )
 
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True):
+        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True, takes_strides=True):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         if op.moved.type == op.w.type and op.moved.type in _TYPES:
@@ -98,7 +100,11 @@ class ConvGroupedSm80Engine(Engine):
             what = f"{shape.groups} groups of {shape.c_group} input and {shape.k_group} output"
             wanted = f"several of {' or '.join(map(str, _CHANNELS))} and a multiple of {RESULTS}"
             return reason("channels of a group", f"{what} channels", wanted)
-        if (live := facts.live(1, RESULTS)) > facts.most_live:
+        stride = conv_of(fusion).stride if shape.spread else (1,)
+        if max(stride) > _MOST_STRIDE or max(stride[:-2], default=1) > 1:
+            what = f"{conv_of(fusion).label} of strides {list(stride)}"
+            return reason("stride", what, f"up to {_MOST_STRIDE} along the last two axes")
+        if (live := facts.live(facts.row_strides, RESULTS)) > facts.most_live:
             what = f"a filter of {shape.taps} taps, with sums and pixels {live} registers a thread"
             return reason("filter", what, f"at most {facts.most_live}")
         return extent_reasons(shape, _MOST_PIXELS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...codegen.ampere import mma
@@ -22,6 +24,46 @@ _UNITS = (1, 2, 4, 8)
 _MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
 _MOST_BESIDE_PARTS = 80  # the same, where parts of words come, with addresses and conditions
 _EASY = 100  # registers that lines may take ahead of their use, so that several blocks have room
+
+
+@dataclass(frozen=True)
+class LanePhase:
+    """Which taps of the last axis give pixels of a phase.
+
+    sets: for each set of four lanes, the filter's taps that meet their pixels of X; None: none.
+    """
+
+    number: int
+    sets: tuple[tuple[int | None, ...], ...]
+
+
+def phases_of_lanes(shape: ConvShape) -> tuple[LanePhase, ...]:
+    """The phases of the last axis; one, unless the convolution is a gradient with a stride."""
+    count = -(-shape.windows[-1].taps // TAPS) * TAPS
+    if shape.spread is None:
+        found = [{tap: tap for tap in range(shape.windows[-1].taps)}]
+    else:
+        axis = shape.spread.axes[-1]
+        found = [
+            {
+                axis.offset(phase) + i * axis.step: phase.first_tap + i * phase.tap_step
+                for i in range(phase.taps)
+            }
+            for phase in axis.phases
+        ]
+    return tuple(
+        LanePhase(
+            number,
+            tuple(
+                tuple(map(met.get, range(first, first + TAPS))) for first in range(0, count, TAPS)
+            ),
+        )
+        for number, met in enumerate(found)
+    )
+
+
+def any_tap(lanes: tuple[int | None, ...]) -> bool:
+    return any(tap is not None for tap in lanes)
 
 
 @dataclass(frozen=True)
@@ -102,19 +144,31 @@ class GroupedFacts:
         comes_in_parts = (self.tap_registers or 0) > self.tap_words
         return _MOST_BESIDE_PARTS if comes_in_parts else _MOST_LIVE
 
+    @cached_property
+    def phases(self) -> int:
+        """Phases of the last axis."""
+        return len(phases_of_lanes(self.shape))
+
+    @property
+    def row_strides(self) -> int:
+        """Rows of the output from one of a phase to the next."""
+        spread = self.shape.spread
+        return spread.axes[-2].stride if spread and len(spread.axes) > 1 else 1
+
     def held(self, results: int) -> int:
         """Registers of the filter."""
-        outer = self.shape.taps // self.shape.windows[-1].taps
-        return outer * self.sets * self.tap_words * results // RESULTS
+        outer = math.prod(move.taps for move in self.shape.moves[:-1])
+        sets = sum(any_tap(lanes) for phase in phases_of_lanes(self.shape) for lanes in phase.sets)
+        return outer * sets * self.tap_words * results // RESULTS
 
     def live(self, rows: int, results: int) -> int:
         """Registers of the filter, of sums, and of a line."""
-        sums = rows * results // RESULTS * 4
+        sums = rows * self.phases * results // RESULTS * 4
         return self.held(results) + sums + self._line_registers
 
     def lines(self, rows: int) -> int:
         """Lines of X that a strip meets."""
-        *outer, _ = self.shape.windows
+        outer = self.shape.moves[:-1]
         tiles = GroupedTiling(RESULTS, 1, 1, rows, 1, 1).tiles(len(outer))
         count = 1
         for tile, window in zip(tiles, outer, strict=True):
@@ -142,6 +196,8 @@ class GroupedFacts:
         if self.shape.k_group % results:
             what = f"TILE_N={results} of {self.shape.k_group} output channels a group"
             yield what, f"a divisor of them, {RESULTS} or more"
+        if rows % self.row_strides:
+            yield f"TILE_ROWS={rows} of a gradient", f"a multiple of its stride {self.row_strides}"
         if rows > 1 and len(self.shape.windows) == 1:
             yield f"TILE_ROWS={rows} of one spatial dim", "1"
         if (live := self.live(rows, results)) > self.most_live:

@@ -87,7 +87,8 @@ def _rule(
     """image, filter_: X and W; None: computed, or cast.  dims: of X, W and Y."""
     x, w, y = dims
     wanted = [x, *([w] if copied.filters else []), *([y] if copied.results else [])]
-    operands = [w] if x[1] != w[1] else [x, w]  # groups' channels can't have gaps
+    in_groups = y[1] != w[1] if is_transposed else x[1] != w[1]
+    operands = [w] if in_groups else [x, w]  # groups' channels can't have gaps
 
     def twin(tensor: Tensor) -> Tensor | None:
         if tensor is filter_ and is_transposed and tensor is not image:

@@ -1,10 +1,12 @@
 """Gradients by the image by the engines of few channels, of groups, and of one tap."""
 
+import numpy as np
 import pytest
 
+import dnnc
 from dnnc import dtypes
 from tests.dialect.conv_gradient_examples import response_dims
-from tests.support.checked import check
+from tests.support.checked import check, random_inputs
 
 from .convs import around, image, packed
 from .test_pattern import new_graph
@@ -23,6 +25,11 @@ CASES = {
     "groups of 8": ("conv_grouped_sm80", [2, 32, 6, 7], [32, 8, 3, 3], around(1)),
     "groups of 16, turned": (
         "conv_grouped_sm80", [2, 16, 6, 7], [32, 8, 3, 2], {**around(1), **TURNED}),
+    "groups of 8, strides": ("conv_grouped_sm80", [2, 32, 9, 7], [32, 8, 3, 3], around(1, 2)),
+    "groups of 16, strides, turned": (
+        "conv_grouped_sm80", [3, 16, 7, 10], [32, 8, 5, 6], {**around(2, 2), **TURNED}),
+    "groups of 8, a stride that leaves pixels out": (
+        "conv_grouped_sm80", [2, 16, 8, 9], [16, 8, 1, 1], around(0, 2)),
     "few filters": ("conv_stem_sm90", [2, 64, 9, 16], [3, 64, 3, 3], around(1)),
     "few filters, turned": (
         "conv_stem_sm90", [2, 40, 9, 16], [8, 40, 5, 3], {**around(1), **TURNED}),
@@ -44,6 +51,20 @@ def test_every_engine_reads_the_filter_transposed(name):
     if is_first:
         dx.set_stride(packed(x))
     check(g, engine=engine, **target)
+
+
+def test_phases_of_groups_meet_their_own_pixels_alone():
+    """A lane's pixel that another phase meets is a zero: zeros of the filter would not undo an
+    infinity.  The sizes are those of a run."""
+    n, p, q = (dnnc.Dim(name, min=1, max=64) for name in "npq")
+    g = new_graph(dtypes.f16)
+    dy = g.tensor([n, 16, p, q], [p * q * 16, 1, q * 16, 16])
+    dx = g.conv_dgrad(dy, image(g, [16, 8, 3, 3]), **around(1, 2))
+    g.relu(dx.set_dim([n, 16, 2 * p - 1, 2 * q])).set_output()
+    sizes = {"n": 2, "p": 5, "q": 11}
+    inputs = random_inputs(g.graph.finalize(), sizes, low=1.0, high=2.0)
+    inputs[dy.get_uid()][1, 9, 2, ::4] = np.inf
+    check(g, sizes, inputs=inputs, engine="conv_grouped_sm80")
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])

@@ -73,6 +73,15 @@ def test_types_whose_filter_is_copied(io, compute, made):
     run(g, slack=4.0, allowance=2e-3 if io == "f32" else 0.0)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_filters_that_are_no_multiple_of_16_bytes_get_gaps(stride):
+    """dY is copied to pixels that begin at whole 16 bytes; the filter lies so."""
+    g = new_graph()
+    dgrad(g, [1, 24, 5, 6], [37, 24, 3, 2], around(1, stride)).set_output()
+    plan = run(g)
+    assert len(plan.programs[0].kernels) == 2
+
+
 def test_groups_of_bytes():
     g = new_graph(dtypes.i8, compute_data_type="i32")
     dgrad(g, [1, 16, 4, 4], [96, 8, 3, 3], around(1)).set_output().set_data_type("i32")
