@@ -24,6 +24,7 @@ from ..scalars.scalar import constant
 M, N = 16, 8
 K_BYTES = 32
 CHUNK_BYTES = 16
+WORD_BYTES = 4  # of a register
 CHUNKS_PER_STEP = K_BYTES // CHUNK_BYTES
 
 

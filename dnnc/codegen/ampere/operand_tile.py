@@ -148,6 +148,12 @@ class OperandTile:
         For A four registers a tile of 16 rows, for B two a tile of 8.
         """
         lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        if not self.k_contiguous and self.bytes == mma.WORD_BYTES:
+            return [
+                self._words(slot, ops.add(first, i * rows), step, lane)
+                for rows in (mma.M if self.is_a else mma.N,)
+                for i in range(count)
+            ]
         places = {
             (True, True): mma.a_lane,
             (True, False): mma.a_lane_transposed,
@@ -170,6 +176,26 @@ class OperandTile:
             )
             found += [registers] if self.is_a else [registers[:2], registers[2:]]
         return found
+
+    def _words(self, slot: Any, first: Any, step: Any, lane: Any) -> list[Any]:
+        """Registers of an instruction tile of 32-bit elements stored [k][row], which no `ldmatrix`
+        transposes: each is loaded alone.
+
+        A lane's two numbers of k are neighbours, of A as of B, so that the four lanes of a row meet
+        different banks; in which order an instruction's k goes does not matter.
+        """
+        row, pair = ops.shr(lane, 2), ops.shl(ops.and_(lane, 3), 1)
+        k = ops.add(ops.mul(step, mma.K_BYTES // mma.WORD_BYTES), pair)
+        eights = range(0, mma.M if self.is_a else mma.N, mma.N)
+        return [
+            ops.load(
+                smem.byte_pointer(slot, self._place(ops.add(ops.add(first, row), eight), at)),
+                ops.i32_type(),
+                mma.WORD_BYTES,
+            )
+            for at in (k, ops.add(k, 1))
+            for eight in eights
+        ]
 
 
 @dataclass

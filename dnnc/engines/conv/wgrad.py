@@ -16,7 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from ... import dtypes
+from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
@@ -25,6 +25,7 @@ from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.ops import ConvWgrad, Pointwise
 from ...dialect.tensor import Tensor
+from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
 from ...mlir import ir
@@ -41,8 +42,17 @@ CHUNK = wgmma.PANEL_ROWS  # channels of a chunk of columns
 PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
 PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
 RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
-_TYPES = ("f16", "bf16")
-_PAIRS = frozenset((type_, type_) for type_ in (dtypes.f16, dtypes.bf16))
+# Of all engines: what may follow the gradient.
+SUPPORT_AFTER = (
+    "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
+    "boolean; the same bits in every run"
+)
+# Of those that multiply matrices: what is copied.
+SUPPORT_COPIES = (
+    "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; X and "
+    "DY that are not channels last, or whose pixels do not begin at whole 16 bytes, are copied "
+    "first"
+)
 PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
 
@@ -133,6 +143,15 @@ def group_of(batch: Mapping[int, Coordinate]) -> Any:
     return batch[GROUP].index().base if GROUP in batch else 0
 
 
+def tap_places(shape: WgradShape, tap: Any) -> list[Any]:
+    """The place along each spatial axis of dW of the tap with a number."""
+    found: list[Any] = []
+    for taps in shape.dw[:2:-1]:
+        found.append(ops.rem(tap, taps))
+        tap = ops.div(tap, taps)
+    return [tap, *reversed(found)]
+
+
 def side_by_side(shape: WgradShape) -> WgradShape:
     """The gradient with as many groups as one as fill a chunk of channels, where TMA takes them."""
     (c_group, k_group), groups = (shape.c_group, shape.k_group), shape.groups
@@ -205,12 +224,12 @@ def size_reasons(op: ConvWgrad) -> list[Reason]:
     return []
 
 
-def type_reasons(op: ConvWgrad) -> list[Reason]:
-    """Reasons against types that are not both f16 or both bf16, or other sums than f32."""
-    if op.x.type == op.dy.type and op.x.type.name in _TYPES:
+def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
+    """Reasons against operands that are not of one of some types, or other sums than f32."""
+    if op.x.type == op.dy.type and op.x.type in types:
         return compute_reasons(op.compute_type, op.x.type, op.dy.type)
     what = f"X {op.x.type}, DY {op.dy.type}"
-    supported = "both f16 or both bf16"
+    supported = " or ".join(f"both {type_}" for type_ in types)
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 
@@ -254,9 +273,9 @@ def _is_narrow(tensor: Tensor) -> bool:
     return any(bits % (8 * tma.ALIGNMENT) for bits in steps)
 
 
-def cast_operands(fusion: Fusion) -> Fusion:
-    """The fusion with operands of types that tensor cores multiply."""
-    return with_casts(fusion, _PAIRS)
+def cast_operands(fusion: Fusion, types: Sequence[DType]) -> Fusion:
+    """The fusion with operands of one of the types that tensor cores multiply."""
+    return with_casts(fusion, frozenset((type_, type_) for type_ in types))
 
 
 def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:

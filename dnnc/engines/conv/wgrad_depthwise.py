@@ -40,6 +40,7 @@ from ..product.memory_model import bent, transfer_seconds
 from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, bytes_of, too_large_reasons
 from .wgrad import (
+    SUPPORT_AFTER,
     WgradShape,
     anchor_reasons,
     operand_reasons,
@@ -80,8 +81,7 @@ class ConvWgradDepthwiseEngine(Engine):
         "channels last are copied first",
         "any stride, dilation, paddings, both modes; N and the spatial dims may be symbols, of at "
         "least 1",
-        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
-        "boolean; the same bits in every run",
+        SUPPORT_AFTER,
     )
 
     # ---- the support surface

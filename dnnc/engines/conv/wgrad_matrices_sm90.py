@@ -28,8 +28,7 @@ from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv
-from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch, Matrices
+from ..product.matrices_sm90 import Batch, Matrices, WholeSpace
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .pattern import pixel_matrix
@@ -44,6 +43,7 @@ from .wgrad import (
     part_of,
     shape_of_call,
     side_by_side,
+    tap_places,
 )
 from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
 from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
@@ -225,7 +225,7 @@ def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True)
-class FilterSpace:
+class FilterSpace(WholeSpace):
     """Rows are the output channels of a group, columns the taps and the channels of each.
 
     parts: of the pixels; where there are several, tensors have a place for each, one after the
@@ -236,25 +236,12 @@ class FilterSpace:
     parts: int
     is_turned: bool = False
 
-    @property
-    def axes(self) -> SpaceAxes | None:
-        return None
-
-    def is_row(self, batch: Batch, row: Any) -> Any:
-        return None
-
-    def is_column(self, batch: Batch, column: Any) -> Any:
-        return None
-
-    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
-        return None
-
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         part = ops.mul(part_of(batch), self.shape.dw[0])
         first = ops.add(part, ops.mul(group_of(batch), self.shape.k_group))
         taken = column.index()
         tap, channel = self._tap_and_channel(taken.base)
-        places = [Index.of(place) for place in self._places(tap)]
+        places = [Index.of(place) for place in tap_places(self.shape, tap)]
         own = idx.add(Index.of(first), row.index())
         return [own, replace(taken, base=channel), *places]
 
@@ -263,21 +250,13 @@ class FilterSpace:
         tap, channel = tap_and_channel(self.shape, column)
         return ops.sub(self.shape.taps - 1, tap) if self.is_turned else tap, channel
 
-    def _places(self, tap: Any) -> list[Any]:
-        """A tap along each spatial axis of dW."""
-        found: list[Any] = []
-        for taps in self.shape.dw[:2:-1]:
-            found.append(ops.rem(tap, taps))
-            tap = ops.div(tap, taps)
-        return [tap, *reversed(found)]
-
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         return tma.Box(filter_view(self.shape, tensor, self.parts), (3, 2), (columns, rows))
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         tap, channel = self._tap_and_channel(column)
         group, part = group_of(batch), part_of(batch)
-        places = [tap] if len(box.tensor.shape) == 5 else self._places(tap)
+        places = [tap] if len(box.tensor.shape) == 5 else tap_places(self.shape, tap)
         at = [part, group, row, channel, *places]
         return tma.place(box, list(map(Index, at)))
 

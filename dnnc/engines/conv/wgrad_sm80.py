@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
+from ... import dtypes
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -34,12 +35,15 @@ from ..product.kernel_sm80 import (
     operand_type,
     tile_plan,
 )
-from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of
+from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of, notes_of
 from ..product.surface_sm80 import Work
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
+from ..views.operand_types import loses_bits_as_tf32
 from .wgrad import (
     GROUP,
     PART,
+    SUPPORT_AFTER,
+    SUPPORT_COPIES,
     WgradShape,
     anchor_reasons,
     cast_operands,
@@ -55,6 +59,7 @@ from .wgrad import (
 from .wgrad_sums import emit_sum, first_region, place_sums, sum_seconds, sums_of
 from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
 
+_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)  # of X and dY, as they are multiplied
 _CHUNK_BYTES = 16
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step
@@ -72,14 +77,12 @@ class ConvWgradSm80Engine(Engine):
     only_target: str = ""
     updates_outputs: bool = True
     support: tuple[str, ...] = (
-        "one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums in f32; "
-        "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; "
-        "channels of a group even, or any number in one group; X and DY that are not channels "
-        "last, or whose pixels do not begin at whole 16 bytes, are copied first",
+        "one conv_wgrad of one to three spatial dims; X and DY both f16, both bf16 or both f32 (as "
+        f"tf32, once or in three products), sums in f32; {SUPPORT_COPIES}; channels of a group "
+        "that are multiples of 4 bytes, or any number in one group",
         "any filter size, stride, dilation, paddings, both modes, groups; N and the spatial dims "
         "may be symbols, of at least 1",
-        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
-        "boolean; the same bits in every run",
+        SUPPORT_AFTER,
     )
 
     # ---- the support surface
@@ -87,12 +90,12 @@ class ConvWgradSm80Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion):
             return declined
-        fusion = cast_operands(fusion)
+        fusion = cast_operands(fusion, _TYPES)
         op = wgrad_of(fusion)
         reasons = [
             *fp8_reasons(fusion, target),
             *operand_reasons(fusion, op),
-            *(type_reasons(op) or size_reasons(op)),
+            *(type_reasons(op, _TYPES) or size_reasons(op)),
         ]
         if reasons:
             return tuple(reasons)
@@ -124,7 +127,7 @@ class ConvWgradSm80Engine(Engine):
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = relaid_fusion(cast_operands(fusion), has_rows=False)
+        copies = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False)
         op = wgrad_of(copies.fusion)
         shape, parts = shape_of(op), knobs["SPLIT_K_BUF"]
         work = _work(fusion)
@@ -138,13 +141,13 @@ class ConvWgradSm80Engine(Engine):
         return replace(found, seconds=seconds + copies.seconds(target))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
+        return notes_of(knobs, is_wide=loses_bits_as_tf32(fusion, wgrad_of(fusion)))
 
     def register_pressure(self, knobs: Knobs) -> int:
         return knobs["TILE_M"] * knobs["TILE_N"]
 
     def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(cast_operands(fusion))
+        return Prepared(cast_operands(fusion, _TYPES))
 
     # ---- tiling
 
@@ -241,13 +244,13 @@ def _access_reasons(shape: WgradShape) -> list[Reason]:
     if min(accesses) >= 4:
         return []
     what = f"groups of {shape.c_group} and {shape.k_group} channels"
-    supported = "even numbers of channels of groups, or one group"
+    supported = "channels of groups that are multiples of 4 bytes, or one group"
     return [Reason(Status.NOT_SUPPORTED_LAYOUT, "groups", what, supported)]
 
 
 def _type(fusion: Fusion) -> DType:
     """The type that is multiplied."""
-    return wgrad_of(cast_operands(fusion)).x.type
+    return wgrad_of(cast_operands(fusion, _TYPES)).x.type
 
 
 def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:

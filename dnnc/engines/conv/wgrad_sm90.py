@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ... import dtypes
 from ...codegen.hopper import im2col, tma
 from ...codegen.hopper.cluster import residents
 from ...codegen.kernel import Kernel
@@ -39,6 +40,8 @@ from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .wgrad import (
     CHUNK,
+    SUPPORT_AFTER,
+    SUPPORT_COPIES,
     anchor_reasons,
     cast_operands,
     operand_reasons,
@@ -77,6 +80,7 @@ from .wgrad_region_sm90 import (
 )
 from .wgrad_sums import emit_sum, place_sums
 
+_TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
@@ -97,13 +101,10 @@ class ConvWgradSm90Engine(Engine):
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
-        "in f32; of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy "
-        "ahead; channels of a group multiples of 8, or any number in one group; X and DY that are "
-        "not channels last, or whose pixels do not begin at whole 16 bytes, are copied first",
+        f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
-        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
-        "boolean; the same bits in every run",
+        SUPPORT_AFTER,
     )
 
     # ---- the support surface
@@ -111,10 +112,10 @@ class ConvWgradSm90Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion):
             return declined
-        fusion = cast_operands(fusion)
+        fusion = cast_operands(fusion, _TYPES)
         op = wgrad_of(fusion)
         reasons = [*target_reasons("sm_90a", target), *operand_reasons(fusion, op)]
-        reasons += type_reasons(op) or size_reasons(op)
+        reasons += type_reasons(op, _TYPES) or size_reasons(op)
         if reasons:
             return tuple(reasons)
         copies = relaid_fusion(fusion, has_rows=False)
@@ -178,7 +179,7 @@ class ConvWgradSm90Engine(Engine):
         return illegal_reasons(knobs, facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        fusion = cast_operands(fusion)
+        fusion = cast_operands(fusion, _TYPES)
         with_rows = relaid_fusion(fusion, has_rows=True).fusion
         fusion = relaid_fusion(fusion, has_rows=False).fusion
         shape, names = hopper_shape(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
@@ -231,7 +232,7 @@ class ConvWgradSm90Engine(Engine):
         return accumulators(main_loop_knobs(knobs))
 
     def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(cast_operands(fusion))
+        return Prepared(cast_operands(fusion, _TYPES))
 
     # ---- tiling
 
@@ -249,7 +250,7 @@ class ConvWgradSm90Engine(Engine):
 
 def _relaid(fusion: Fusion, knobs: Knobs) -> RelaidFusion:
     """The fusion as a choice of knobs reads it."""
-    return relaid_fusion(cast_operands(fusion), has_rows=_has_rows(knobs))
+    return relaid_fusion(cast_operands(fusion, _TYPES), has_rows=_has_rows(knobs))
 
 
 def _has_rows(knobs: Knobs) -> bool:

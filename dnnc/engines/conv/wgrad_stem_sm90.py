@@ -30,8 +30,7 @@ from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Index
 from ...dialect.tensor import Tensor
 from ...expr import Expr
-from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch
+from ..product.matrices_sm90 import Batch, WholeSpace
 from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, RUN_STEP, WgradShape, channel_pitch
 from .wgrad_halo_sm90 import GROUP, STEP, PixelLoop, PixelTile
@@ -170,24 +169,11 @@ class WgradStemLoop(PixelLoop):
 
 
 @dataclass(frozen=True)
-class StemSpace:
+class StemSpace(WholeSpace):
     """Rows are output channels, columns those of the sums: a channel's place is a column's."""
 
     shape: WgradShape
     part_of: Any
-
-    @property
-    def axes(self) -> SpaceAxes | None:
-        return None
-
-    def is_row(self, batch: Batch, row: Any) -> Any:
-        return None
-
-    def is_column(self, batch: Batch, column: Any) -> Any:
-        return None
-
-    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
-        return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         first = ops.mul(self.part_of(batch), self.shape.dw[0])

@@ -29,7 +29,7 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.kernel_sm80 import Batch
 from .pattern import pixel_matrix
-from .wgrad import WgradShape, group_of, part_of
+from .wgrad import WgradShape, group_of, part_of, tap_places
 
 GROUP_CHANNELS = 8
 
@@ -194,8 +194,4 @@ class FilterSpace:
         padded = padded_channels(self.shape)
         tap = ops.div(column.base, padded)
         channel = Index(ops.sub(column.base, ops.mul(tap, padded)), column.step, column.divisor)
-        places: list[Any] = []
-        for taps in self.shape.dw[:1:-1]:
-            places.append(Index.of(ops.rem(tap, taps)))
-            tap = ops.div(tap, taps)
-        return [own, channel, *places[::-1]]
+        return [own, channel, *map(Index.of, tap_places(self.shape, tap))]

@@ -67,6 +67,24 @@ class MatrixSpace(Protocol):
         ...
 
 
+class WholeSpace:
+    """The part of a `MatrixSpace` whose rows and columns before their end are all of the product,
+    without reductions at the exit."""
+
+    @property
+    def axes(self) -> SpaceAxes | None:
+        return None
+
+    def is_row(self, batch: Batch, row: Any) -> Any:
+        return None
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
+        return None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
+
+
 class Loop(Protocol):
     """A main loop in which pixels of a convolution come once for all taps of its filter.
 

@@ -1,16 +1,20 @@
 """Engine conv_wgrad_depthwise in the interpreter: shapes, types, sizes, refusals."""
 
+import re
+
 import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv.wgrad_depthwise import CONV_WGRAD_DEPTHWISE
+from dnnc.options import Options
 from dnnc.target import of
 from tests.support.checked import check
 
 from . import test_pattern as test_conv
-from .convs import around, image
+from .convs import around, image, ptx_of
 from .test_wgrad_sm90 import gradient
 
 FEW = {"SPLIT_K_BUF": 4}
@@ -40,6 +44,16 @@ def test_shapes(name):
     g = test_conv.new_graph(dtypes.of(io))
     gradient(g, x, w, **parameters).set_output()
     run(g)
+
+
+def test_sums_of_parts_may_begin_past_2_to_the_31():
+    """The last of 512 parts begins at element 511 * 9 * 2^19 of the workspace."""
+    g, channels = test_conv.new_graph(), 1 << 19
+    gradient(g, [1, channels, 3, 4], [channels, 1, 3, 3], **around(1)).set_output()
+    knobs = (("LOAD_SIZE", 4), ("SPLIT_K_BUF", 512))
+    options = Options(engine="conv_wgrad_depthwise", knobs=knobs)
+    first, _ = ptx_of(compile_graph(g.graph.finalize(), "sm_80", options)).split("_sum(")
+    assert re.search(rf"mul\.wide\.\w+\s[^;]*, {4 * 9 * channels};", first)
 
 
 def test_one_plan_serves_every_size():

@@ -52,6 +52,21 @@ def test_shapes(name):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
 
 
+@pytest.mark.parametrize(
+    ("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)]
+)
+def test_f32_in_products_of_tf32(name, products):
+    """Elements of 32 bits lie transposed in shared memory; a lane loads each alone."""
+    x, w, parameters, knobs = CASES[name]
+    g = new_graph(dtypes.f32)
+    gradient(g, x, w, **parameters).set_output()
+    knobs = {**SMALL, **knobs, "TILEK": 16, "TF32": products}
+    allowance = 2.0**-10 if products == 1 else 1e-5
+    plan = check(g, engine="conv_wgrad_sm80", knobs=knobs, slack=4.0, allowance=allowance)
+    (fusion,) = plan.programs[0].fusions
+    assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
+
+
 def test_launches_overlap_where_devices_can():
     for target, overlaps in (("sm_80", False), ("sm_90", True)):
         g = new_graph()
@@ -73,7 +88,7 @@ def test_a_gradient_is_added_to_one_of_any_size(parts):
 
 
 @pytest.mark.parametrize(
-    ("io", "channels", "clause"), [("f32", 16, "operand types"), ("f16", 1, "groups")]
+    ("io", "channels", "clause"), [("f64", 16, "operand types"), ("f16", 1, "groups")]
 )
 def test_refusals(io, channels, clause):
     g = new_graph(dtypes.of(io))
