@@ -1,9 +1,9 @@
 """A training step of n images: plans, where everything lies, launches.  Needs no compiler.
 
 Values between steps lie in an arena: activations and what norms need until the backward pass has
-read them, gradients until the step behind them has.  Master copies, velocities and running
-statistics are there twice: a step reads one copy and writes the other, and the next step has them
-the other way round, since plans of several operations do not work in place.
+read them, gradients until the step behind them has.  Master copies, velocities, running statistics
+and the loss scale are there twice: a step reads one copy and writes the other, and the next step
+has them the other way round, since plans of several operations do not work in place.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .training_steps import Step, Training, Value
 Plans = Mapping[Operation, ExecutionPlan]
 
 # Bytes of an element of a flat buffer.
-BUFFER_BYTES = {"half": 2, "master": 4, "velocity": 4, "gradient": 4, "running": 4}
+BUFFER_BYTES = {"half": 2, "master": 4, "velocity": 4, "gradient": 4, "running": 4, "scaler": 4}
 # Buffers of which a step reads one copy and writes the other.
-DOUBLED = ("master", "velocity", "running")
+DOUBLED = ("master", "velocity", "running", "scaler")
 
 
 def plans_of(bundle: LoadedBundle, training: Training, n: int) -> dict[Operation, ExecutionPlan]:
@@ -58,7 +58,7 @@ def bytes_of(plan: ExecutionPlan) -> dict[str, int]:
 class Places:
     """Addresses of device memory.
 
-    given: image, labels, losses, loss_scale, unscale, rate.  buffers: flat ones by name; of those
+    given: image, labels, losses, rate.  buffers: flat ones by name; of those
     in DOUBLED two addresses, of the others one.
     """
 
@@ -110,9 +110,7 @@ class TrainingCalls:
         return max(sum(t.bytes for t in self.tenants if t.first <= i <= t.last) for i in steps)
 
     def buffer_bytes(self, name: str) -> int:
-        layout = self.training.layout
-        count = layout.statistics if name == "running" else layout.parameters
-        return count * BUFFER_BYTES[name]
+        return self.training.layout.elements_of(name) * BUFFER_BYTES[name]
 
     def calls(self, places: Places, turn: int) -> list[Call]:
         """The steps in order.  turn: 0 or 1, which copies of DOUBLED buffers are read."""
@@ -136,8 +134,7 @@ class TrainingCalls:
             start = places.buffers[name][turn ^ (name != value.place)]
         else:
             (start,) = places.buffers[name]
-        layout = self.training.layout
-        parts = layout.running if name == "running" else layout.parts
+        parts = self.training.layout.of_buffer(name)
         offset = parts[value.name].offset if value.name else 0
         return start + offset * BUFFER_BYTES[name]
 

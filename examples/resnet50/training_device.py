@@ -15,7 +15,7 @@ from .device import Array
 from .training_calls import BUFFER_BYTES, DOUBLED, Places, TrainingCalls
 
 RATE = 0.01
-LOSS_SCALE = 1024.0
+LOSS_SCALE = 1024.0  # of the first step
 
 _TIMED_ROUNDS = 9
 
@@ -23,8 +23,8 @@ _TIMED_ROUNDS = 9
 class TrainingDevice:
     """Training on the current device; its memory is freed at the end of a `with` block.
 
-    Two CUDA graphs, each of a whole step, take turns: what one writes of master copies, velocities
-    and running statistics, the other reads.
+    Two CUDA graphs, each of a whole step, take turns: what one writes of master copies, velocities,
+    running statistics and the loss scale, the other reads.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class TrainingDevice:
         images, labels = data.data(network, work.n, self._seed)
         given = {
             "image": images, "labels": labels, "losses": np.zeros(work.n, np.float32),
-            "loss_scale": np.float32([LOSS_SCALE]), "unscale": np.float32([1 / LOSS_SCALE]),
             "rate": np.float32([self._rate]),
         }  # fmt: skip
         self.places = Places(
@@ -72,7 +71,8 @@ class TrainingDevice:
         master = data.flat(layout.parts, layout.parameters, drawn)
         contents = {"master": master, "half": master.astype(np.float16),
                     "velocity": np.zeros_like(master), "gradient": np.zeros_like(master),
-                    "running": data.running(network)}  # fmt: skip
+                    "running": data.running(network),
+                    "scaler": data.scaler(network, LOSS_SCALE)}  # fmt: skip
         for name, array in contents.items():
             for address in self.places.buffers[name]:
                 driver.upload(address, array)
@@ -96,19 +96,22 @@ class TrainingDevice:
         driver.download(losses, self.places.given["losses"])
         return float(losses.sum(dtype=np.float64))
 
-    def buffer(self, name: str) -> Array:
-        """A flat buffer; of two copies the one that the next step reads."""
+    def buffer(self, name: str, *, is_before: bool = False) -> Array:
+        """A flat buffer; of two copies the one that the next step reads, or is_before the last one
+        did."""
         driver.synchronize()
         dtype = np.float16 if name == "half" else np.float32
         made = np.empty(self.work.buffer_bytes(name) // BUFFER_BYTES[name], dtype)
         copies = self.places.buffers[name]
-        driver.download(made, copies[self._turn % len(copies)])
+        driver.download(made, copies[(self._turn ^ is_before) % len(copies)])
         return made
 
     def gradients(self) -> dict[str, Array]:
         """The last step's, by parameter, without the loss scale."""
-        found = data.split(self.work.training.layout.parts, self.buffer("gradient"))
-        return {name: array / np.float32(LOSS_SCALE) for name, array in found.items()}
+        layout = self.work.training.layout
+        found = data.split(layout.parts, self.buffer("gradient"))
+        (scale,) = data.split(layout.scaler, self.buffer("scaler", is_before=True))["loss_scale"]
+        return {name: array / scale for name, array in found.items()}
 
     def seconds(self) -> tuple[float, float]:
         """(a step as one CUDA graph, its plans launched one by one)."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from .network import AveragePool, Conv, Linear, MaxPool, Shape
 from .training_graphs import (
+    BACKOFF,
+    GROWTH,
+    GROWTH_INTERVAL,
     MOMENTUM,
     WEIGHT_DECAY,
     Graph,
@@ -193,11 +196,41 @@ def _norms(made: Graph, g, n: int, shape: Shape, count: int) -> None:
 
 
 @dataclass(frozen=True)
+class CheckGradients:
+    """Whether all gradients are finite, and the loss scale of the next step.
+
+    is_good: 1 or 0.  A step whose gradients are not all finite halves the scale; GROWTH_INTERVAL
+    good ones, one after the other, double it.
+    """
+
+    parameters: int
+
+    @property
+    def id(self) -> str:
+        return f"check-{self.parameters}"
+
+    def add(self, made: Graph, n: int) -> None:
+        ops = made.ops
+        scale, steps = (made.channels(name, 1) for name in ("loss_scale", "good_steps"))
+        # An infinity times zero is NaN, as NaN is, and so is any sum with one.
+        flaws = ops.mul(made.image("gradient", 1, (1, 1, self.parameters), "f32"), 0.0)
+        is_good = ops.cmp_eq(ops.reduction(flaws, "ADD").set_dim([1, 1, 1, 1]), 0.0)
+        count = ops.add(steps, 1.0)
+        is_due = ops.cmp_ge(count, float(GROWTH_INTERVAL))
+        grown = ops.mul(scale, ops.binary_select(GROWTH, 1.0, is_due))
+        kept = ops.binary_select(0.0, count, is_due)
+        next_scale = ops.binary_select(grown, ops.mul(scale, BACKOFF), is_good)
+        made.output(next_scale, "next_loss_scale", "f32")
+        made.output(ops.binary_select(kept, 0.0, is_good), "next_good_steps", "f32")
+        made.output(ops.binary_select(1.0, 0.0, is_good), "is_good", "f32")
+
+
+@dataclass(frozen=True)
 class Update:
     """SGD with momentum and weight decay, of all parameters; and their copies in f16.
 
-    velocity' = MOMENTUM * velocity + gradient * unscale + WEIGHT_DECAY * master,
-    master' = master - rate * velocity'.
+    velocity' = MOMENTUM * velocity + gradient / loss_scale + WEIGHT_DECAY * master,
+    master' = master - rate * velocity'; where the step is not good, both stay as they are.
     """
 
     parameters: int
@@ -212,9 +245,12 @@ class Update:
         master, velocity, gradient = (
             made.matrix(name, 1, self.parameters, "f32") for name in names
         )
-        unscale, rate = made.matrix("unscale", 1, 1, "f32"), made.matrix("rate", 1, 1, "f32")
-        step = ops.add(ops.mul(velocity, MOMENTUM), ops.mul(gradient, unscale))
+        names = ("loss_scale", "rate", "is_good")
+        scale, rate, good = (made.matrix(name, 1, 1, "f32") for name in names)
+        is_good = ops.cmp_gt(good, 0.0)
+        step = ops.add(ops.mul(velocity, MOMENTUM), ops.div(gradient, scale))
         step = ops.add(step, ops.mul(master, WEIGHT_DECAY))
-        made.output(step, "next_velocity", "f32")
-        after = made.output(ops.sub(master, ops.mul(step, rate)), "next_master", "f32")
+        made.output(ops.binary_select(step, velocity, is_good), "next_velocity", "f32")
+        after = ops.binary_select(ops.sub(master, ops.mul(step, rate)), master, is_good)
+        made.output(after, "next_master", "f32")
         made.output(ops.identity(after), "half")

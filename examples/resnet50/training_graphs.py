@@ -20,6 +20,10 @@ STATISTICS_MOMENTUM = 0.1  # of its running statistics
 MOMENTUM = 0.9  # of SGD
 WEIGHT_DECAY = 1e-4
 
+# Of the loss scale, as torch's GradScaler has them.
+GROWTH, BACKOFF = 2.0, 0.5
+GROWTH_INTERVAL = 2000
+
 # Results of bn_finalize and of dbn_weight, in their order.
 STATISTICS = ("eq_scale", "eq_bias", "mean", "inv_std", "next_mean", "next_variance")
 NORM_GRADIENTS = ("dscale", "dbias", "factor_g", "factor_y", "offset")

@@ -74,11 +74,10 @@ class HostTraining:
         self.buffers = {
             "master": master, "half": master.astype(half), "velocity": np.zeros_like(master),
             "gradient": np.zeros_like(master), "running": data.running(network).astype(self.single),
+            "scaler": data.scaler(network, LOSS_SCALE).astype(self.single),
         }  # fmt: skip
-        scalars = {"loss_scale": LOSS_SCALE, "unscale": 1 / LOSS_SCALE, "rate": rate}
-        self.given: dict[str, Array] = {
-            name: np.full(1, number, self.single) for name, number in scalars.items()
-        }
+        self.read = self.buffers  # by the last step
+        self.given: dict[str, Array] = {"rate": np.full(1, rate, self.single)}
         self.given |= {"image": images.astype(half).ravel(), "labels": labels}
         self.values: dict[str, Array] = {}
         self.forms = {op: _forms(op, n) for op in training.operations}
@@ -88,7 +87,7 @@ class HostTraining:
         written = {name: self.buffers[name].copy() for name in DOUBLED}
         for step in self.training.steps if steps is None else steps:
             self.run_step(step, written)
-        self.buffers |= written
+        self.read, self.buffers = self.buffers, self.buffers | written
         return float(self.given["losses"].sum(dtype=np.float64))
 
     def run_step(self, step: Step, written: Mapping[str, Array] | None = None) -> None:
@@ -122,14 +121,14 @@ class HostTraining:
     def _part(self, place: str, value: Value) -> slice:
         if not value.name:
             return slice(None)
-        layout = self.training.layout
-        parts = layout.running if place == "running" else layout.parts
-        return parts[value.name].slice
+        return self.training.layout.of_buffer(place)[value.name].slice
 
     def gradients(self) -> dict[str, Array]:
         """The last step's, by parameter, without the loss scale."""
-        found = data.split(self.training.layout.parts, self.buffers["gradient"])
-        return {name: array / self.single(LOSS_SCALE) for name, array in found.items()}
+        layout = self.training.layout
+        found = data.split(layout.parts, self.buffers["gradient"])
+        (scale,) = data.split(layout.scaler, self.read["scaler"])["loss_scale"]
+        return {name: array / scale for name, array in found.items()}
 
 
 def _forms(op: Operation, n: int) -> dict[str, Form]:

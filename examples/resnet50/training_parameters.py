@@ -36,12 +36,24 @@ class Part:
 
 @dataclass(frozen=True)
 class Layout:
-    """parts, running: by name.  parameters, statistics: elements of the flat buffers, with gaps."""
+    """parts, running, scaler: by name.  parameters, statistics, scalars: elements of the flat
+    buffers, with gaps."""
 
     parts: Mapping[str, Part]
     running: Mapping[str, Part]
+    scaler: Mapping[str, Part]
     parameters: int
     statistics: int
+    scalars: int
+
+    def of_buffer(self, name: str) -> Mapping[str, Part]:
+        """The parts of a flat buffer."""
+        return {"running": self.running, "scaler": self.scaler}.get(name, self.parts)
+
+    def elements_of(self, name: str) -> int:
+        """Elements of a flat buffer."""
+        sizes = {"running": self.statistics, "scaler": self.scalars}
+        return sizes.get(name, self.parameters)
 
 
 def layout_of(network: Network) -> Layout:
@@ -60,7 +72,8 @@ def layout_of(network: Network) -> Layout:
             shapes[f"{layer.name}.bias"] = count
     parts, size = _placed(shapes)
     statistics, statistics_size = _placed(running)
-    return Layout(parts, statistics, size, statistics_size)
+    scaler, scalars = _placed(dict.fromkeys(("loss_scale", "good_steps"), (1,)))
+    return Layout(parts, statistics, scaler, size, statistics_size, scalars)
 
 
 def _placed(shapes: Mapping[str, tuple[int, ...]]) -> tuple[dict[str, Part], int]:
@@ -115,6 +128,13 @@ def running(network: Network) -> Array:
         for name, part in layout.running.items()
     }
     return flat(layout.running, layout.statistics, arrays)
+
+
+def scaler(network: Network, loss_scale: float) -> Array:
+    """The state of the loss scale before the first step."""
+    layout = layout_of(network)
+    arrays = {"loss_scale": np.float32([loss_scale]), "good_steps": np.zeros(1, np.float32)}
+    return flat(layout.scaler, layout.scalars, arrays)
 
 
 def data(network: Network, n: int, seed: int) -> tuple[Array, Array]:

@@ -23,8 +23,9 @@ class Value(NamedTuple):
     """The place that a tensor is bound to.
 
     place: "arena" (memory that is used again), "given" (outside, by name), or a flat buffer of
-    all parameters or statistics: "half", "master", "velocity", "gradient", "running", those with
-    `next_` before them written.  name: of the value, or the parameter; "" for the whole buffer.
+    all parameters, statistics or the loss scale's state: "half", "master", "velocity", "gradient",
+    "running", "scaler", those with `next_` before them written.  name: of the value, or the
+    parameter; "" for the whole buffer.
     """
 
     place: str
@@ -109,8 +110,8 @@ class Training:
                               "bias": Value("master", f"{layer.name}.bias"),
                               "y": _arena(layer.name)}  # fmt: skip
                     yield Step(layer.name, forward.Logits(layer.op), values)
-        names = ("labels", "loss_scale", "losses")
-        values = {name: Value("given", name) for name in names}
+        values = {name: Value("given", name) for name in ("labels", "losses")}
+        values["loss_scale"] = Value("scaler", "loss_scale")
         values |= {"logits": _arena(self.network.logits), "dlogits": _arena("dlogits")}
         yield Step("loss", forward.Loss(self.network.classes), values)
 
@@ -149,9 +150,15 @@ class Training:
         yield Step("pool.gradient", backward.PoolGradient(pool.op), values)
         yield self._through_norm(stem, "stem.g")
         yield self._filter(stem, Value("given", "image"))
+        values = {"gradient": Value("gradient"), "is_good": _arena("is_good")}
+        for name in ("loss_scale", "good_steps"):
+            values[name] = Value("scaler", name)
+            values[f"next_{name}"] = Value("next_scaler", name)
+        yield Step("check", backward.CheckGradients(self.layout.parameters), values)
         values = {name: Value(name) for name in ("master", "velocity", "gradient")}
         values |= {name: Value(name) for name in ("next_master", "next_velocity", "half")}
-        values |= {name: Value("given", name) for name in ("unscale", "rate")}
+        values |= {"loss_scale": Value("scaler", "loss_scale"), "is_good": _arena("is_good")}
+        values["rate"] = Value("given", "rate")
         yield Step("update", backward.Update(self.layout.parameters), values)
 
     def _blocks(self) -> Iterator[_Block]:

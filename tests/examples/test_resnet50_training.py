@@ -16,7 +16,7 @@ from examples.resnet50 import training_parameters as data
 from examples.resnet50.network import NETWORKS
 from examples.resnet50.training_calls import Places, TrainingCalls, plans_of
 from examples.resnet50.training_device import TrainingDevice
-from examples.resnet50.training_graphs import MOMENTUM, WEIGHT_DECAY, graph_of
+from examples.resnet50.training_graphs import GROWTH_INTERVAL, MOMENTUM, WEIGHT_DECAY, graph_of
 from examples.resnet50.training_host import HostTraining, by_interpreter, by_reference
 from examples.resnet50.training_steps import Training
 from tests.examples.fake_devices import InOrder, Interpreted
@@ -75,6 +75,33 @@ def test_two_steps_of_sgd():
     np.testing.assert_allclose(work.buffers["running"][part.slice], 0.9 * before + 0.1 * mean)
 
 
+def test_a_step_with_gradients_that_are_not_finite_is_left_out():
+    """The loss scale halves; it doubles behind GROWTH_INTERVAL good steps in a row."""
+    work = in_float64()
+    scaler, steps = TINY.layout.scaler, work.training.steps[-2:]
+
+    def run(gradient):
+        work.buffers["gradient"][:] = gradient
+        work.buffers["scaler"] = work.buffers["scaler"].copy()
+        work.run(steps)
+        return [float(work.buffers["scaler"][part.slice][0]) for part in scaler.values()]
+
+    work.given["losses"] = np.zeros(1)
+    start = {name: work.buffers[name].copy() for name in ("master", "velocity", "half")}
+    for flaw in (np.inf, np.nan):
+        gradient = np.ones(TINY.layout.parameters)
+        gradient[5] = flaw
+        work.buffers["scaler"][scaler["good_steps"].slice] = 7
+        scale = work.buffers["scaler"][scaler["loss_scale"].slice][0]
+        assert run(gradient) == [scale / 2, 0]
+        for name, buffer in start.items():
+            np.testing.assert_array_equal(work.buffers[name], buffer)
+    assert run(512.0) == [256, 1]
+    np.testing.assert_allclose(work.buffers["velocity"], 2 + WEIGHT_DECAY * start["master"])
+    work.buffers["scaler"][scaler["good_steps"].slice] = GROWTH_INTERVAL - 1
+    assert run(1.0) == [512, 0]
+
+
 def test_each_value_is_written_once_before_it_is_read():
     """So is each gradient; and nothing is written that nobody reads."""
     written, read = [], set()
@@ -126,19 +153,19 @@ def test_the_arena_needs_no_more_than_is_there_at_once():
 def test_copies_of_the_state_take_turns():
     work = planned(N)
     numbers = {"master": (1, 2), "velocity": (3, 4), "running": (5, 6), "half": (7,),
-               "gradient": (8,)}  # fmt: skip
+               "gradient": (8,), "scaler": (9, 10)}  # fmt: skip
     buffers = {name: [i << 40 for i in mine] for name, mine in numbers.items()}
     places = Places(0, dict.fromkeys(("image", "rate"), 1), buffers)
     update, stem = RESNET50.steps[-1].values, RESNET50.steps[0].values
 
     def at(values, turn):
-        names = set(values) - {"x", "rate", "unscale"}
+        names = set(values) - {"x", "rate", "is_good"}
         return {name: work.address(values[name], places, turn) >> 40 for name in names}
 
     assert at(update, 0) == {"master": 1, "next_master": 2, "velocity": 3, "next_velocity": 4,
-                             "half": 7, "gradient": 8}  # fmt: skip
+                             "half": 7, "gradient": 8, "loss_scale": 9}  # fmt: skip
     assert at(update, 1) == {"master": 2, "next_master": 1, "velocity": 4, "next_velocity": 3,
-                             "half": 7, "gradient": 8}  # fmt: skip
+                             "half": 7, "gradient": 8, "loss_scale": 10}  # fmt: skip
     assert [at(stem, turn)["running_mean"] for turn in (0, 1)] == [5, 6]
     assert [at(stem, turn)["next_mean"] for turn in (0, 1)] == [6, 5]
     assert [at(stem, turn)["scale"] for turn in (0, 1)] == [1, 2]
@@ -200,7 +227,7 @@ def test_a_step_interpreted(built):
     assert "All are within." in said
     assert all(f" {name} " in said for name in TINY.layout.parts)
     status, said = run("train", "--network", "tiny", "--bundle", path, "--batch", 3)
-    assert "no plan of conv-16x16x3-8x7x7-s2 for 3 images, nor of 49 other operations" in said
+    assert "no plan of conv-16x16x3-8x7x7-s2 for 3 images, nor of 50 other operations" in said
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ SEED = 3
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("name", "n"),
-    [pytest.param("small", 32, marks=pytest.mark.feature), ("resnet50", 32)],
+    ("name", "n", "seeds"),
+    [pytest.param("small", 32, 8, marks=pytest.mark.feature), ("resnet50", 32, 1)],
     ids=str,
 )
-def test_gradients_and_losses(name, n):
+def test_gradients_and_losses(name, n, seeds):
     pytest.importorskip("torch")
     from examples.resnet50.torch_training import reference
 
@@ -43,7 +43,15 @@ def test_gradients_and_losses(name, n):
     given = training.network, n, SEED, RATE, LOSS_SCALE, checks.STEPS
     exact, exact_losses = reference(*given, is_half=False)
     half, half_losses = reference(*given, is_half=True)
-    found = checks.compare_gradients(gradients, half, exact)
+    of_seeds = [checks.compare_gradients(gradients, half, exact)]
+    for seed in range(SEED + 1, SEED + seeds):
+        with TrainingDevice(work, seed) as device:
+            device.launch()
+            ours = device.gradients()
+        given = training.network, n, seed, RATE, LOSS_SCALE, 1
+        exact, half = (reference(*given, is_half=is_half)[0] for is_half in (False, True))
+        of_seeds.append(checks.compare_gradients(ours, half, exact))
+    found = checks.together(of_seeds)
     assert [comparison for comparison in found if not comparison.is_good] == []
     assert checks.compare_losses(losses, half_losses, exact_losses).is_good
     assert np.isfinite(losses).all()
