@@ -9,8 +9,11 @@ SET_NAMES = (
     "conv-more", "dgrad", "dgrad-more", "conv-wgrad", "attention", "attention-backward", "decode",
     "packed", "paged", "layouts",
 )  # fmt: skip
-# Those of generated.DRAWN: 20 cases that nobody listed, by seed.
-DRAWN_NAMES = ("memory-unlisted", "conv-unlisted", "dgrad-unlisted", "conv-wgrad-unlisted")
+# Those of generated.DRAWN: 20 cases or more that nobody listed, by seed.
+DRAWN_NAMES = (
+    "memory-unlisted", "conv-unlisted", "dgrad-unlisted", "conv-wgrad-unlisted", "long-unlisted",
+    "wide-conv-unlisted",
+)  # fmt: skip
 
 # What `resnet50` times by default.
 RESNET50_COLUMNS = ("dnnc", "cudnn", "torch", "torch_fused", "torch_compile")

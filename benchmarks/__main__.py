@@ -109,6 +109,10 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--most", type=int, default=64, help="candidates of a shape (%(default)s)")
     sweep.add_argument("--engine", default="matmul_sm80", help="default: %(default)s")
     sweep.add_argument(
+        "--also", action="append", default=[],
+        help="STREAM_K=1: each candidate with these knobs, too; may be repeated",
+    )  # fmt: skip
+    sweep.add_argument(
         "--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="its cases instead; of --seed, if drawn"
     )
     sweep.add_argument(

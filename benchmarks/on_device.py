@@ -68,7 +68,7 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
 
 
 def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
-    sweep.run_sweep(swept(given), given.engine, given.most, bench, made)
+    sweep.run_sweep(swept(given), given.engine, given.most, bench, made, also=given.also)
 
 
 def swept(given: Namespace) -> list[Case]:

@@ -24,11 +24,19 @@ from .results import Results, geometric_mean
 
 
 def run_sweep(
-    cases: Sequence[Case], engine: str, most: int, bench: Bench, results: Results
-) -> None:
-    """Times an engine's candidates for each case; most: of each, in the order of prediction."""
+    cases: Sequence[Case], engine: str, most: int, bench: Bench, results: Results, *,
+    also: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Times an engine's candidates for each case; most: of each, in the order of prediction.
+
+    also: knobs, as of `variants`, that each of them is timed with, too.
+    """
     cases = [case for case in cases if case.id not in results.rows]
-    todo = [(case, candidates(case, engine, most, bench)) for case in cases]
+    todo = []
+    for case in cases:
+        choices = candidates(case, engine, most, bench)
+        more = [text({**c.knobs, **parsed(item)}) for c in choices for item in also]
+        todo.append((case, [*choices, *named(case, engine, more, bench)]))
     for case, choices in todo:
         _compile(case, choices, bench)
     for case, choices in todo:

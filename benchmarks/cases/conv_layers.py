@@ -182,11 +182,12 @@ def normed_layers() -> list[Case]:
 
 
 def wgrad_layers() -> list[Case]:
-    """The gradient of every layer's filter, of both types and batches."""
+    """The gradient of every layer's filter, of both types of 16 bits and batches, and of f32 and
+    e4m3."""
+    pairs = [(dtype, n) for dtype in ("fp16", "bf16") for n in BATCHES]
     return [
         conv_wgrad(dtype, "plain", _layer(n, number))
-        for dtype in ("fp16", "bf16")
-        for n in BATCHES
+        for dtype, n in (*pairs, ("fp32", BATCHES[0]), ("e4m3", BATCHES[-1]))
         for number in range(len(LAYERS))
     ]
 

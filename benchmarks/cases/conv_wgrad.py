@@ -18,14 +18,16 @@ from .conv_shape import ConvShape, conv_shape_of
 from .kinds import OPERANDS, TOLERANCES, bytes_of, torch_type
 
 OPERATIONS = ("plain",)
-TYPES = ("fp16", "bf16")
+TYPES = ("fp16", "bf16", "fp32", "e4m3")
 
 
 def conv_wgrad(dtype: str, operation: str, shape: ConvShape) -> Case:
     """A filter's gradient of TYPES."""
     if dtype not in TYPES or operation not in OPERATIONS:
         raise ValueError(f"no conv_wgrad case {operation!r} of {dtype!r}")
-    p = {"dtype": dtype, "operation": operation, "shape": shape, "sums": OPERANDS[dtype].sums}
+    row = OPERANDS[dtype]
+    p = {"dtype": dtype, "operation": operation, "shape": shape, "sums": row.sums,
+         "output": row.c}  # fmt: skip
     bytes_ = float(bytes_of(dtype) * (shape.read + shape.written))
     return Case(
         id=f"conv_wgrad/{dtype}/{operation}/{shape}",
@@ -63,7 +65,7 @@ def _make(p: dict[str, Any]) -> Buffers:
         "x": normal(shape.x, dtype),
         # Sums of as many products as there are pixels stay of about unit size.
         "dy": normal(shape.y, dtype, (shape.written / shape.k) ** -0.5),
-        "df": empty(shape.f, dtype),
+        "df": empty(shape.f, torch_type(p["output"])),
     }
 
 

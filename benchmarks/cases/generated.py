@@ -42,6 +42,35 @@ def matmuls(seed: int, count: int = 20) -> list[Case]:
     return found
 
 
+def long_products(seed: int, count: int = 20) -> list[Case]:
+    """Products of some hundred rows, a long k and as many tiles as an H100 has SMs, or some rounds
+    of them."""
+    draw = random.Random(seed)
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        m, n = round(2 ** draw.uniform(7, 11)), 8 * round(2 ** draw.uniform(7, 11))
+        k, dtype = 64 * round(2 ** draw.uniform(5, 8)), draw.choice(("bf16", "fp16"))
+        case = matmul(dtype, draw.choice(("none", "bias_relu")), 1, m, n, k)
+        if 40e-6 <= case.flops / 600e12 <= _LONGEST:
+            found[case.id] = case
+    return list(found.values())
+
+
+def wide_convs(seed: int, count: int = 20) -> list[Case]:
+    """1x1 and strided 3x3 layers of many channels, whose tiles are few rounds of an H100's SMs."""
+    draw = random.Random(seed)
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        h, n = draw.choice((14, 16, 17, 28, 32, 56)), round(2 ** draw.uniform(1, 5))
+        c, k = (32 * round(2 ** draw.uniform(2.5, 6)) for _ in range(2))
+        r, stride = draw.choice(((1, 1), (1, 1), (3, 2)))
+        epilogue = draw.choice(("plain", "scale_bias_relu"))
+        case = conv("fp16", epilogue, ConvShape(n, (h, h), c, k, (r, r), stride, r // 2))
+        if 3e-6 <= case.flops / 600e12 <= 0.2e-3:
+            found[case.id] = case
+    return list(found.values())
+
+
 def memory_bound(seed: int, count: int = 20) -> list[Case]:
     """Norms, softmax, pointwise work, reductions, pooling and batch norms of sizes drawn alike."""
     draw = random.Random(seed)
@@ -187,4 +216,6 @@ DRAWN: dict[str, Callable[[int], list[Case]]] = {
     "conv-unlisted": convs,
     "dgrad-unlisted": dgrads,
     "conv-wgrad-unlisted": wgrads,
+    "long-unlisted": long_products,
+    "wide-conv-unlisted": wide_convs,
 }

@@ -91,7 +91,7 @@ def _conv_wgrad(made: Graph, p: Mapping[str, Any]) -> None:
         dilation=[shape.dilation] * shape.rank,
         compute_data_type=made.sums(p["sums"]),
     )
-    output(made, "df", df.set_dim(shape.f[0]), shape.f, p["dtype"])
+    output(made, "df", df.set_dim(shape.f[0]), shape.f, p["output"])
 
 
 # Kind -> what adds the operations of a case's parameters to a graph.

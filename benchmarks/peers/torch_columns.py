@@ -51,6 +51,7 @@ def eager(case: Case) -> Call:
         return lambda s: conv_dgrad_cases.in_torch(p, s)
     if case.kind == "conv_wgrad":
         torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = p["dtype"] != "fp32"
         return lambda s: conv_wgrad_cases.in_torch(p, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
