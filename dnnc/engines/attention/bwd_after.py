@@ -1,13 +1,16 @@
 # pyright: basic
-"""The kernel after the main one of attention's gradient: sums of dQ become dQ.
+"""The kernel after the main one of attention's gradient: sums of dQ become dQ, parts of dK and dV
+these.
 
 A block of threads has a block of queries, whose sums lie as warpgroups of the main kernel had them
 in registers: [warpgroup][4 registers of each thread].  `stmatrix` transposes them on the way to
-shared memory, from where TMA stores them.
+shared memory, from where TMA stores them.  Blocks of threads after these have a tile of keys' dK
+or dV; see `bwd_keys`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,7 @@ from ...codegen.memory import smem
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...mlir import arith
+from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS
 
@@ -29,12 +33,13 @@ _TOGETHER = 4  # registers of a load
 
 @dataclass
 class AfterEmitter:
-    """sums: a workspace buffer."""
+    """sums: a workspace buffer.  kept: those of parts of dk and of dv, where there are parts."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     sums: str
+    kept: Mapping[str, str]
 
     def __post_init__(self) -> None:
         t = self.schedule.tiling
@@ -46,15 +51,56 @@ class AfterEmitter:
         self.element = element_type(tensor.type)
 
     def emit(self) -> None:
+        s = self.schedule
+        results = [
+            KeyGradients(self.kernel, self.parts, s, name, kept) for name, kept in self.kept.items()
+        ]
+        bytes_ = [s.tiling.depth_panels * self.store.bytes]
+        for result in results:
+            result.describe()
+            bytes_.append(result.panels * s.tiling.keys * wgmma.ROW_BYTES)
+        self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
+        self.group = ops.shr(ops.thread_id(), 7)
+        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self._each(ops.block_id(), results)
+
+    def _each(self, number: Any, results: Sequence[KeyGradients]) -> None:
+        """The work of a block of threads by its number: a block of queries, or a tile's result."""
+        s = self.schedule
+        if not results:
+            self._queries(number)
+            return
+        blocks, tiles = self.kernel.size(s.blocks), self.kernel.size(s.key_tiles)
+
+        def of_keys() -> None:
+            rest = ops.sub(number, blocks)
+            is_first = ops.less(rest, tiles)
+            ops.if_else(
+                is_first, lambda: self._keys(rest, results[0]),
+                lambda: self._keys(ops.sub(rest, tiles), results[1]),
+            )  # fmt: skip
+
+        ops.if_else(ops.less(number, blocks), lambda: self._queries(number), of_keys)
+
+    def _keys(self, number: Any, result: KeyGradients) -> None:
+        """A tile's dK or dV; each warpgroup has its own keys."""
+        own_rows = ops.mul(self.group, wgmma.M * wgmma.ROW_BYTES)
+        buffer = ops.add(smem.address(self.base), own_rows)
+        sums: list[Any] = []
+        for panel in range(result.panels):
+            sums += result.total(number, self.group, self.thread, panel)
+        result.put(sums, buffer, self.thread)
+        tma.show_writes()
+        ops.barrier()
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            result.start(buffer, self.schedule.key_place(number), self.group)
+            tma.wait_read(0)
+
+    def _queries(self, number: Any) -> None:
+        """A block of queries' dQ."""
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
-        base = kernel.dynamic_shared(t.depth_panels * self.store.bytes, ALIGNMENT)
-        number = ops.block_id()
-        head = kernel.divide(number, s.rows)
-        block = kernel.remainder(number, s.rows, head)
-        entry = kernel.divide(head, s.query_heads)
-        own = kernel.remainder(head, s.query_heads, entry)
-        group = ops.shr(ops.thread_id(), 7)
-        thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        base, group, thread = self.base, self.group, self.thread
+        found = s.block_place(number)
         first = ops.add(ops.mul(group, t.dq_part_bytes), ops.mul(thread, 4 * _TOGETHER))
         start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(first))
         source = smem.byte_pointer(kernel.workspace(self.sums), start)
@@ -75,7 +121,7 @@ class AfterEmitter:
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
             for number_ in range(t.depth_panels):
                 at = [
-                    Index.of(entry), Index.of(own), Index.of(ops.mul(block, t.queries)),
+                    *found.head.batch.values(), Index.of(ops.mul(found.block, t.queries)),
                     Index.of(number_ * wgmma.M),
                 ]  # fmt: skip
                 place = ops.add(smem.address(base), number_ * self.store.bytes)

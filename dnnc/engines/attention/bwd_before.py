@@ -42,26 +42,24 @@ class BeforeEmitter:
     def emit(self) -> None:
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
         number, thread = ops.block_id(), ops.thread_id()
-        head = kernel.divide(number, s.rows)
-        block = kernel.remainder(number, s.rows, head)
-        entry = kernel.divide(head, s.query_heads)
-        own = kernel.remainder(head, s.query_heads, entry)
-        self.batch = [Index.of(entry), Index.of(own)]
+        place = s.block_place(number)
+        block = place.block
+        self.batch = list(place.head.batch.values())
         self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
         lanes = self.lanes
         first, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
         step = THREADS // lanes
         target = kernel.workspace(self.rows)
         for i in range(-(-t.queries // step)):
-            place = ops.add(first, i * step)
-            row = ops.add(ops.mul(block, t.queries), place)
+            inside = ops.add(first, i * step)
+            row = ops.add(ops.mul(block, t.queries), inside)
             base, delta = self._row(row, lane)
             is_own = ops.compare("eq", lane, 0)
             if t.queries % step:
-                is_own = ops.both(is_own, ops.less(place, t.queries))
+                is_own = ops.both(is_own, ops.less(inside, t.queries))
             with ops.if_(is_own):
                 at = ops.add(
-                    ops.mul(ops.to_i64(number), t.row_bytes), ops.mul(ops.to_i64(place), 4)
+                    ops.mul(ops.to_i64(number), t.row_bytes), ops.mul(ops.to_i64(inside), 4)
                 )
                 for which, value in enumerate((base, delta)):
                     where = smem.byte_pointer(target, ops.add(at, which * t.queries * 4))

@@ -15,7 +15,7 @@ is enough: a warpgroup comes to the next one after its dQ' has read the last buf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,13 +24,12 @@ from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.hopper.staged_store import StagedStore, store_turned, turned_offset
+from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
-from ...codegen.scalars.scalar import element_type
-from ...codegen.walk.index import Index
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
+from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
 from .bwd_walk import GradientWalk
@@ -49,13 +48,15 @@ _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup a
 
 @dataclass
 class GradientEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ."""
+    """rows, sums: workspace buffers of what queries have, and of dQ.  kept: those of parts of dk
+    and of dv, where there are parts."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     rows: str
     sums: str
+    kept: Mapping[str, str]
 
     def __post_init__(self) -> None:
         t = self.tiling
@@ -74,14 +75,15 @@ class GradientEmitter:
         q, k, v, do = (sources[name].tensor.type for name in ("q", "k", "v", "do"))
         self.qk, self.vo = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, do]
         self.types = (do, q)
-        outputs = self.parts.region.outputs
-        self.stores: dict[str, StagedStore] = {}
-        self.maps: dict[str, Any] = {}
-        for name in ("dk", "dv"):
-            tensor = outputs[self.parts.results[name]][1]
-            box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (64, wgmma.M))
-            self.stores[name] = StagedStore(box)
-            self.maps[name] = tma.map_argument(self.kernel, box)
+        self.results = {
+            name: KeyGradients(
+                self.kernel, self.parts, self.schedule, name, self.kept.get(name, "")
+            )
+            for name in ("dk", "dv")
+        }  # fmt: skip
+        if not self.kept:
+            for result in self.results.values():
+                result.describe()
         # Panels of a tile of keys, of a block of queries, and the same as transposed operands.
         self.key_rows = wgmma.Panels(t.keys, 2)
         self.query_rows = wgmma.Panels(t.queries, 2)
@@ -126,17 +128,6 @@ class GradientEmitter:
             mbarrier.make_visible()
         ops.barrier()
 
-    def _each_head(
-        self, start: Sequence[Any], body: Callable[[QueryTile, Sequence[Any]], Sequence[Any]]
-    ) -> Sequence[Any]:
-        """body(head, carried) for the query heads that share the tile's keys."""
-        tile, s = self.tile, self.schedule
-        if s.group == 1:
-            return body(s.query_head(tile, 0), start)
-        return ops.for_(
-            0, s.group, 1, list(start), lambda i, carried: body(s.query_head(tile, i), carried)
-        )
-
     # ---- the producer
 
     def _produce(self) -> None:
@@ -161,24 +152,25 @@ class GradientEmitter:
             slot = smem.byte_pointer(self.base, offset)
             operand.load(slot, barrier, head, operand.entry(head), tile.key)
 
-        def of_head(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-            blocks = self.schedule.query_blocks(tile, head)
-            entries = {name: self.operands[name].entry(head) for name in ("q", "do")}
+        entries: dict[str, Any] = {}
 
-            def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                cursor, row = Cursor(*carried), ops.mul(block, t.queries)
-                for name, ring, more in (("q", self.q, t.row_bytes), ("do", self.do, 0)):
-                    ring.wait_empty(cursor)
-                    ring.expect(cursor, ring.stage_bytes + more)
-                    barrier = ring.full_barrier(cursor)
-                    self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
-                    if more:
-                        self._load_rows(head, block, cursor, barrier)
-                return cursor.next(STAGES).values
+        def begin(head: QueryTile) -> None:
+            entries.update((name, self.operands[name].entry(head)) for name in ("q", "do"))
 
-            return ops.for_(blocks.first, blocks.end, 1, list(carried), step)
+        def step(
+            head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
+        ) -> Sequence[Any]:
+            cursor, row = Cursor(*carried), ops.mul(block, t.queries)
+            for name, ring, more in (("q", self.q, t.row_bytes), ("do", self.do, 0)):
+                ring.wait_empty(cursor)
+                ring.expect(cursor, ring.stage_bytes + more)
+                barrier = ring.full_barrier(cursor)
+                self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
+                if more:
+                    self._load_rows(head, block, cursor, barrier)
+            return cursor.next(STAGES).values
 
-        self._each_head(Cursor().values, of_head)
+        self.schedule.each_step(tile, Cursor().values, step, begin)
 
     def _load_rows(self, head: QueryTile, block: Any, cursor: Cursor, barrier: Any) -> None:
         """Starts the copy of what a block's queries have."""
@@ -198,22 +190,19 @@ class GradientEmitter:
         source = ops.add(ops.add(self.address, t.dq_offset), part)
         is_one = nvvm.elect_sync()
 
-        def of_head(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-            blocks = self.schedule.query_blocks(self.tile, head)
+        def step(
+            head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
+        ) -> Sequence[Any]:
+            self._arrive(_FREE, writer, _WRITTEN_BY)
+            self._meet(_FULL, writer, _WRITTEN_BY)
+            with ops.if_(is_one):
+                bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
+                tma.commit()
+                tma.wait_read(0)
+            nvvm.bar_warp_sync(ops.const(-1))
+            return carried
 
-            def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                self._arrive(_FREE, writer, _WRITTEN_BY)
-                self._meet(_FULL, writer, _WRITTEN_BY)
-                with ops.if_(is_one):
-                    bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
-                    tma.commit()
-                    tma.wait_read(0)
-                nvvm.bar_warp_sync(ops.const(-1))
-                return carried
-
-            return ops.for_(blocks.first, blocks.end, 1, list(carried), step)
-
-        self._each_head([], of_head)
+        self.schedule.each_step(self.tile, [], step)
         with ops.if_(is_one):
             tma.wait(0)
 
@@ -245,12 +234,16 @@ class GradientEmitter:
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
-        state = self._each_head([*Cursor().values, *zeros], self._attend)
+        state = self.schedule.each_run(self.tile, [*Cursor().values, *zeros], self._step)
         first = 2 + t.depth // 2
+        if self.kept:
+            self.results["dv"].keep(state[first:], self.tile, self.own, self.thread)
+            self.results["dk"].keep(state[2:first], self.tile, self.own, self.thread)
+            return
         # Both warpgroups' products have read all of K: each then has its own rows of it.
         self._meet(_BOTH, 0, _BOTH_THREADS)
-        self._store("dv", state[first:], t.v_offset, t.width_panels)
-        self._store("dk", state[2:first], 0, t.depth_panels)
+        self._store(self.results["dv"], state[first:], t.v_offset)
+        self._store(self.results["dk"], state[2:first], 0)
         with ops.if_(ops.compare("eq", self.thread, 0)):
             tma.wait_read(0)
 
@@ -279,26 +272,8 @@ class GradientEmitter:
         own_sums = ops.add(ops.mul(self.own, t.dq_part_bytes), ops.mul(self.thread, 16))
         self.dq_place = at(ops.add(own_sums, t.dq_offset))
 
-    def _attend(self, head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-        blocks = self.schedule.query_blocks(self.tile, head)
-        state = list(carried)
-        may_hide = self.parts.has_masks or self.schedule.has_tail
-        if may_hide:
-            state = self._run(head, blocks.first, blocks.whole, state, is_masked=True)
-        if blocks.whole is not blocks.whole_end or not may_hide:
-            state = self._run(head, blocks.whole, blocks.whole_end, state, is_masked=False)
-        if blocks.whole_end is not blocks.end:
-            state = self._run(head, blocks.whole_end, blocks.end, state, is_masked=True)
-        return state
-
-    def _run(
-        self, head: QueryTile, first: Any, end: Any, state: Sequence[Any], *, is_masked: bool
-    ) -> list[Any]:
-        body = partial(self._step, head, is_masked=is_masked)
-        return ops.for_(first, end, 1, list(state), body)
-
     def _step(
-        self, head: QueryTile, block: Any, state: Sequence[Any], *, is_masked: bool
+        self, head: QueryTile, block: Any, state: Sequence[Any], is_masked: bool
     ) -> Sequence[Any]:
         t = self.tiling
         cursor = Cursor(*state[:2])
@@ -422,35 +397,15 @@ class GradientEmitter:
         tma.show_writes()
         self._arrive(_FULL, self.own, _WRITTEN_BY)
 
-    def _store(self, name: str, sums: Sequence[Any], offset: int, panels: int) -> None:
+    def _store(self, result: KeyGradients, sums: Sequence[Any], offset: int) -> None:
         """dK or dV, by way of the warpgroup's own keys or values."""
-        t, store, map_ = self.tiling, self.stores[name], self.maps[name]
-        element = element_type(store.box.tensor.type)
-        pair = ops.vector_type(element, 2)
         first = ops.add(ops.mul(self.own, wgmma.M * wgmma.ROW_BYTES), offset)
         buffer = ops.add(self.address, first)
-        rounded = [
-            [
-                arith.TruncFOp(pair, ops.from_elements(list(sums[i + 2 * half :][:2]))).result
-                for half in (0, 1)
-            ]
-            for i in range(0, len(sums), 4)
-        ]
-        for panel in range(panels):
-            place = ops.add(buffer, panel * t.keys * wgmma.ROW_BYTES)
-            store.put(place, self.thread, rounded[8 * panel : 8 * panel + 8])
+        result.put(sums, buffer, self.thread)
         tma.show_writes()
         self._meet(_OWN, self.own, wgmma.WARPGROUP_THREADS)
         with ops.if_(ops.compare("eq", self.thread, 0)):
-            key = ops.add(self.tile.key, ops.mul(self.own, wgmma.M))
-            for panel in range(panels):
-                at = [
-                    Index.of(self.tile.entry), Index.of(self.tile.head), Index.of(key),
-                    Index.of(64 * panel),
-                ]  # fmt: skip
-                place = ops.add(buffer, panel * t.keys * wgmma.ROW_BYTES)
-                store.start(map_, place, tma.place(store.box, at))
-            tma.commit()
+            result.start(buffer, self.tile, self.own)
 
 
 def _moved(stage: Any, bytes_: int) -> Any:

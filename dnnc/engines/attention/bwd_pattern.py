@@ -33,7 +33,8 @@ class Gradient:
     """The parts of attention's gradient.
 
     scores, of_weights: the products S and dP.  q, k, v, do: what these multiply.  exponential: E.
-    core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.
+    core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.  between: all
+    operations but products.
     """
 
     scores: Matmul
@@ -48,6 +49,7 @@ class Gradient:
     dq: Tensor
     dk: Tensor
     dv: Tensor
+    between: tuple[Op, ...]
 
     @property
     def score(self) -> Tensor:
@@ -77,6 +79,11 @@ class Gradient:
         """Query heads that share a head of keys and values."""
         own, whole = self.k.batch[_HEAD], self.score.shape[_HEAD]
         return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether what is selected of scores or weights depends on their places."""
+        return any(isinstance(op, Pointwise) and op.mode == "gen_index" for op in self.between)
 
     @property
     def products(self) -> tuple[Matmul, Matmul]:
@@ -155,6 +162,7 @@ class _Reader(OperandReader):
             self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
             self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
             self._result(to_q), self._result(to_k), self._result(to_v),
+            tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
         for op, operand, axis, is_turned in (

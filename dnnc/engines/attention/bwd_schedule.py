@@ -4,10 +4,16 @@
 Tiles of one head share its queries and dO, which are to be found in L2: a head's tiles
 follow each other.  Where the first keys have the most queries, tiles go by sections of some heads,
 in each of which the longest come first, so that the short ones fill up the end.
+
+Query heads that share keys come one after the other in a tile, or are split among tiles of the same
+keys (`GradientTiling.parts`).  Tiles that are not alike would drift apart from head to head, until
+L2 has lost what one reads before the next one does: they go from the last block of queries, which
+all of them need, to the first, and through all heads of a block before the next (`joins_heads`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +32,33 @@ _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 ho
 _SHORT_SECTION_BYTES = 8 << 20
 _SHORT_QUERIES = 1024
 _QUERY_BYTES = 8  # of an element of a query, of dO's and of dQ's in f32 together
+# Heads of keys of a section whose tiles keep step: a block of queries of each is in use.
+_HEADS_IN_STEP = 32
+
+# A tile's step: (head, block of queries, carried values, whether masks hide any of it) gives the
+# next carried values.
+Step = Callable[[QueryTile, Any, Sequence[Any], bool], Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class KeyTile:
-    """key: its first.  entry: of the batch.  head: of keys and values."""
+    """key: its first.  entry: of the batch.  head: of keys and values.  part: of the query heads
+    that share them.  number: of the tile, [entry, head, part, keys]."""
 
     key: Any
     entry: Any
     head: Any
+    part: Any
+    number: Any
+
+
+@dataclass(frozen=True)
+class BlockPlace:
+    """A block of queries: its head, its number there, and its number among those of all heads."""
+
+    head: QueryTile
+    block: Any
+    number: Any
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,17 @@ class GradientSchedule:
         self.condition = transposed(self.parts.condition)
 
     @property
+    def tile_heads(self) -> int:
+        """Query heads of a tile."""
+        return self.group // self.tiling.parts
+
+    @property
     def tiles(self) -> Expr:
+        return self.heads * self.tiling.parts * self.columns
+
+    @property
+    def key_tiles(self) -> Expr:
+        """Tiles of keys, whose parts count as one."""
         return self.heads * self.columns
 
     @property
@@ -86,44 +120,66 @@ class GradientSchedule:
     # ---- places
 
     def place(self, number: Any) -> KeyTile:
-        """The place of a tile by its number."""
+        """The place of the tile that comes as the number-th."""
         if self.tiling.is_longest_first:
             head, column = self._in_section(number)
+            number = ops.add(ops.mul(head, self.kernel.size(self.columns)), column)
         else:
-            columns = at_least(self.columns, 1)
-            head = self.kernel.divide(number, columns)
-            column = self.kernel.remainder(number, columns, head)
-        entry = self.kernel.divide(head, at_least(self.key_heads, 1))
-        own = self.kernel.remainder(head, at_least(self.key_heads, 1), entry)
-        return KeyTile(ops.mul(column, self.tiling.keys), entry, own)
+            head, column = self._split(number, self.columns)
+        shared, part = self._split(head, Expr.of(self.tiling.parts))
+        entry, own = self._split(shared, self.key_heads)
+        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, part, number)
+
+    def key_place(self, number: Any) -> KeyTile:
+        """The place of a tile of keys by its number, [entry, head, keys]."""
+        head, column = self._split(number, self.columns)
+        entry, own = self._split(head, self.key_heads)
+        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, 0, number)
+
+    def block_place(self, number: Any) -> BlockPlace:
+        """The place of a block of queries by its number among those of all heads."""
+        head, block = self._split(number, self.rows)
+        entry, own = self._split(head, self.query_heads)
+        place = QueryTile(0, {0: Index.of(entry), 1: Index.of(own)}, head)
+        return BlockPlace(place, block, number)
+
+    def _split(self, number: Any, size: Expr) -> tuple[Any, Any]:
+        """(quotient, remainder) of a number and a size."""
+        size = at_least(size, 1)
+        quotient = self.kernel.divide(number, size)
+        return quotient, self.kernel.remainder(number, size, quotient)
 
     def _in_section(self, number: Any) -> tuple[Any, Any]:
         """(head, column of tiles) where heads run fastest inside a section."""
-        section = self.section
+        section, heads = self.section, self.heads * self.tiling.parts
         tiles = at_least(section * self.columns, 1)
         which = self.kernel.divide(number, tiles)
         inside = self.kernel.remainder(number, tiles, which)
         first = ops.mul(which, self.kernel.size(section))
-        height = ops.minimum(
-            ops.sub(self.kernel.size(self.heads), first), self.kernel.size(section)
-        )
+        height = ops.minimum(ops.sub(self.kernel.size(heads), first), self.kernel.size(section))
         column = ops.div(inside, height)
         return ops.add(first, ops.sub(inside, ops.mul(column, height))), column
 
     @property
     def section(self) -> Expr:
-        """Heads of a section: as many as L2 holds, and all sections about alike."""
-        t = self.tiling
-        is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
-        held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
-        of_query = _QUERY_BYTES * max(t.depth, t.width) * self.group
-        held = minimum(self.heads, Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1)
-        sections = ceildiv(self.heads, at_least(held, 1))
-        return ceildiv(self.heads, at_least(sections, 1))
+        """Heads of a section, parts of one counted as heads: as many as L2 holds, and all sections
+        about alike."""
+        t, heads = self.tiling, self.heads * self.tiling.parts
+        if t.joins_heads:
+            held = minimum(heads, Expr.of(_HEADS_IN_STEP))
+        else:
+            is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
+            held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
+            of_query = _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
+            fit = Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1
+            held = minimum(heads, fit)
+        sections = ceildiv(heads, at_least(held, 1))
+        return ceildiv(heads, at_least(sections, 1))
 
     def query_head(self, tile: KeyTile, own: Any) -> QueryTile:
-        """A query head's place; own: its number among those that share the tile's."""
-        head = ops.add(ops.mul(tile.head, self.group), own)
+        """A query head's place; own: its number among those of the tile."""
+        inside = ops.add(ops.mul(tile.part, self.tile_heads), own)
+        head = ops.add(ops.mul(tile.head, self.group), inside)
         heads = self.kernel.size(self.query_heads)
         number = ops.add(ops.mul(tile.entry, heads), head)
         return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
@@ -131,6 +187,74 @@ class GradientSchedule:
     def block_number(self, head: QueryTile, block: Any) -> Any:
         """The number of a head's block of queries among all."""
         return ops.add(ops.mul(head.head, self.kernel.size(self.rows)), block)
+
+    # ---- the steps of a tile
+
+    def each_step(
+        self, tile: KeyTile, start: Sequence[Any], step: Step,
+        begin: Callable[[QueryTile], None] = lambda head: None,
+    ) -> Sequence[Any]:  # fmt: skip
+        """What steps leave of carried values, of all blocks of queries of a tile's heads.
+
+        begin: called before the steps of a head, or of all heads where these go together.
+        """
+        return self._each_head(
+            tile, start, step, lambda blocks: [(blocks.first, blocks.end, True)], begin
+        )
+
+    def each_run(self, tile: KeyTile, start: Sequence[Any], step: Step) -> Sequence[Any]:
+        """The same, with steps that look at masks apart from those that need not."""
+        return self._each_head(tile, start, step, self._runs, lambda head: None)
+
+    def _each_head(
+        self, tile: KeyTile, start: Sequence[Any], step: Step,
+        runs: Callable[[QueryBlocks], list[tuple[Any, Any, bool]]],
+        begin: Callable[[QueryTile], None],
+    ) -> Sequence[Any]:  # fmt: skip
+        t, heads = self.tiling, self.tile_heads
+
+        def of_heads(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+            parts = runs(self.query_blocks(tile, head))
+            begin(head)
+            for first, end, is_masked in reversed(parts) if t.descends else parts:
+                carried = self._run(tile, head, (first, end), carried, step, is_masked)
+            return carried
+
+        if heads == 1 or t.joins_heads:
+            return of_heads(self.query_head(tile, 0), start)
+        return ops.for_(
+            0, heads, 1, list(start), lambda i, carried: of_heads(self.query_head(tile, i), carried)
+        )
+
+    def _run(
+        self, tile: KeyTile, head: QueryTile, blocks: tuple[Any, Any], start: Sequence[Any],
+        step: Step, is_masked: bool,
+    ) -> Sequence[Any]:  # fmt: skip
+        first, end = blocks
+        if not self.tiling.descends:
+            return ops.for_(
+                first, end, 1, list(start), lambda block, c: step(head, block, c, is_masked)
+            )
+        together = self.tile_heads if self.tiling.joins_heads else 1
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            block = ops.sub(ops.sub(end, 1), ops.div(i, together))
+            own = head if together == 1 else self.query_head(tile, ops.rem(i, together))
+            return step(own, block, carried, is_masked)
+
+        return ops.for_(0, ops.mul(ops.sub(end, first), together), 1, list(start), one)
+
+    def _runs(self, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
+        """(first block, end, whether masks hide any of it)."""
+        may_hide = self.parts.has_masks or self.has_tail
+        runs: list[tuple[Any, Any, bool]] = []
+        if may_hide:
+            runs.append((blocks.first, blocks.whole, True))
+        if blocks.whole is not blocks.whole_end or not may_hide:
+            runs.append((blocks.whole, blocks.whole_end, False))
+        if blocks.whole_end is not blocks.end:
+            runs.append((blocks.whole_end, blocks.end, True))
+        return runs
 
     # ---- queries
 

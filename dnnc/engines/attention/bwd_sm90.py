@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition
+from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition, terms
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -48,9 +48,11 @@ _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
 _TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
+_PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
 # Of the rate, of queries a step.
 _QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
+_TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
 _RATE_SHARE = {64: 0.62, 128: 0.8}  # of the tensor cores' rate, by the larger of D and Dv
 
 
@@ -89,11 +91,18 @@ class SdpaBwdSm90Engine(Engine):
 
     # ---- knobs
 
-    all_knobs: ClassVar[tuple[Knob, ...]] = (Knob("TILE_M", _QUERIES, "queries of a step"),)
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _QUERIES, "queries of a step"),
+        Knob("SPLIT_H", _PARTS, "tiles that share the query heads of the same keys"),
+    )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        tiling = _tiling(knobs, *_head_of(gradient_of(fusion)))
+        found = gradient_of(fusion)
+        tiling = _tiling(knobs, *_head_of(found))
         reasons: list[Reason] = []
+        if found.group % tiling.parts:
+            what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
+            reasons.append(knob_reason(what, "a divisor"))
         if tiling.dq_columns % _COLUMNS:
             what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
@@ -103,7 +112,7 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        found = [{"TILE_M": queries} for queries in _QUERIES]
+        found = [{"TILE_M": queries, "SPLIT_H": parts} for queries in _QUERIES for parts in _PARTS]
         return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
@@ -112,17 +121,21 @@ class SdpaBwdSm90Engine(Engine):
         heads, queries, keys = (
             typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
         )
-        steps = -(-queries // knobs["TILE_M"])
-        tiles = heads * -(-keys // 128)
+        parts, group = knobs["SPLIT_H"], found.group
+        steps = -(-queries // knobs["TILE_M"]) * (group // parts)
+        columns = -(-keys // 128)
+        longest = 2 * columns / (columns + 1) if found.is_masked and group > 1 else 1.0
+        waves = _waves(heads // group * parts * columns, target.sm_count, longest)
         flops = 2 * knobs["TILE_M"] * 128 * (3 * depth + 2 * width)
         share = _RATE_SHARE[64 if max(depth, width) <= 64 else 128]
         share *= _QUERIES_SHARES[knobs["TILE_M"]]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
-        waves = -(-tiles // target.sm_count)
-        seconds = waves * (steps * flops / rate + 3.7e-6)
+        seconds = waves * (steps * flops / rate + _TILE_SECONDS)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
-        sums = heads * queries * depth * 4
-        moved = bytes_of((*fusion.inputs, *fusion.outputs)) + 2 * sums
+        sums = heads * queries * depth
+        if parts > 1:
+            sums += heads // group * parts * keys * (depth + width)
+        moved = bytes_of((*fusion.inputs, *fusion.outputs)) + 2 * 4 * sums
         bound = "tensor cores" if seconds > moved / bandwidth else "memory"
         return Prediction(3 * LAUNCH_SECONDS + max(seconds, 0.0) + moved / bandwidth, bound)
 
@@ -136,10 +149,12 @@ class SdpaBwdSm90Engine(Engine):
         q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
+        is_longest_first = _is_falling(transposed(parts.condition))
+        has_heads = _group(parts) > knobs["SPLIT_H"]
         return _tiling(
-            knobs, depth, width,
-            is_longest_first=_is_falling(transposed(parts.condition)),
+            knobs, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
+            joins_heads=has_heads and is_longest_first and not _differs_by_head(parts),
         ).plain()  # fmt: skip
 
     # ---- code
@@ -154,6 +169,11 @@ class SdpaBwdSm90Engine(Engine):
         plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
+        kept = {}
+        if tiling.parts > 1:
+            for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
+                bytes_ = plan.tiles * tiling.key_part_bytes(elements)
+                kept[name] = output.workspace(name, bytes_)
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
             BeforeEmitter(kernel, parts, schedule(kernel), rows, sums).emit()
@@ -161,12 +181,12 @@ class SdpaBwdSm90Engine(Engine):
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         with kernel.body():
-            GradientEmitter(kernel, parts, schedule(kernel), rows, sums).emit()
+            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, kept).emit()
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
-            AfterEmitter(kernel, parts, schedule(kernel), sums).emit()
-        output.launch(kernel, (plan.blocks, 1, 1))
+            AfterEmitter(kernel, parts, schedule(kernel), sums, kept).emit()
+        output.launch(kernel, (plan.blocks + len(kept) * plan.key_tiles, 1, 1))
 
 
 # ---- clauses
@@ -250,9 +270,35 @@ def _group(parts: GradientRegion) -> int:
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False
-) -> GradientTiling:
-    return GradientTiling(knobs["TILE_M"], depth, width, is_longest_first, cuts)
+    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
+    joins_heads: bool = False,
+) -> GradientTiling:  # fmt: skip
+    return GradientTiling(
+        knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads
+    )
+
+
+def _waves(tiles: int, processors: int, longest: float) -> float:
+    """How many tiles of the mean length follow each other on a multiprocessor.
+
+    longest: that of the longest tile; where they are not alike, short ones fill up the end.
+    """
+    return max(tiles / processors, longest) if longest > 1 else -(-tiles // processors)
+
+
+def _differs_by_head(parts: GradientRegion) -> bool:
+    """Whether query heads that share keys may have other masks, or lengths, than each other."""
+    return any(
+        place == ("loop", 1) and parts.region.dims_of(leaf)[axis].constant != 1
+        for leaf, access in terms(parts.condition)
+        for axis, place in enumerate(access)
+    ) or any(
+        size.constant != 1
+        for name in ("q", "do")
+        for value in parts.source(name).values
+        if parts.source(name).kind == "cut"
+        for size in parts.region.dims_of(value)[1:2]
+    )
 
 
 def _is_falling(condition: Condition) -> bool:

@@ -24,7 +24,9 @@ class GradientTiling:
 
     queries: of a step.  depth, width: elements of a query and of a value.  is_longest_first: tiles
     of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
-    zeros past lengths.
+    zeros past lengths.  parts: tiles that share the query heads of the same keys, whose sums of dK
+    and dV another kernel adds up.  joins_heads: a tile goes through its query heads of a block of
+    queries before the next block.
     """
 
     queries: int
@@ -32,6 +34,8 @@ class GradientTiling:
     width: int
     is_longest_first: bool
     cuts: bool = False
+    parts: int = 1
+    joins_heads: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> GradientTiling:
@@ -54,6 +58,11 @@ class GradientTiling:
         """Whether a warpgroup tells the other that its part of dS is there, and waits later: 5%
         faster of small heads under a causal mask, 1 to 2% slower else."""
         return self.is_longest_first and self.shares_queries
+
+    @property
+    def descends(self) -> bool:
+        """Whether a tile goes from its last block of queries to its first."""
+        return self.joins_heads
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -98,6 +107,12 @@ class GradientTiling:
     def row_bytes(self) -> int:
         """Bytes of what rows of a block of queries have, two numbers each."""
         return 2 * self.queries * 4
+
+    # ---- parts of dK and dV, as consumers have them in registers
+
+    def key_part_bytes(self, elements: int) -> int:
+        """Bytes of a tile of keys' sums of so many elements, in f32."""
+        return self.keys * elements * 4
 
     # ---- places in shared memory
 
