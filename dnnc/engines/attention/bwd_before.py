@@ -18,6 +18,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.totals.reduce import across_lanes
+from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...mlir import arith, ir
@@ -31,13 +32,15 @@ _ZEROS = 4  # f32 numbers of a store
 
 @dataclass
 class BeforeEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ."""
+    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order of tiles;
+    "": they have none."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     rows: str
     sums: str
+    turns: str
 
     def emit(self) -> None:
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
@@ -46,6 +49,8 @@ class BeforeEmitter:
         block = place.block
         self.batch = list(place.head.batch.values())
         self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
+        if self.turns:
+            self._begin_turns(number, thread)
         lanes = self.lanes
         first, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
         step = THREADS // lanes
@@ -77,6 +82,18 @@ class BeforeEmitter:
         place = ops.mul(thread, 4 * _ZEROS)
         for at in range(0, self.schedule.tiling.dq_bytes, THREADS * 4 * _ZEROS):
             ops.store(smem.byte_pointer(target, ops.add(place, at)), zeros, 4 * _ZEROS)
+
+    def _begin_turns(self, number: Any, thread: Any) -> None:
+        """Zeros in this block's share of what tells tiles their turns."""
+        target = self.kernel.workspace(self.turns)
+        words = TurnOrder.bytes(self.schedule.flags) // 4
+        step = ops.mul(self.kernel.size(self.schedule.blocks), THREADS)
+
+        def one(word: Any, carried: Any) -> Any:
+            ops.store(smem.byte_pointer(target, ops.mul(word, 4)), ops.const(0), 4)
+            return carried
+
+        ops.for_(ops.add(ops.mul(number, THREADS), thread), self.kernel.size(words), step, [], one)
 
     def _row(self, row: Any, lane: Any) -> tuple[Any, Any]:
         """(-log2(e) * base, -delta times the factor) of a row, f32, the same in all its lanes."""

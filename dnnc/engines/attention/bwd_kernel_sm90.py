@@ -27,11 +27,13 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
+from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
+from .bwd_turns import WriterTurns
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -48,14 +50,15 @@ _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup a
 
 @dataclass
 class GradientEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ.  kept: those of parts of dk
-    and of dv, where there are parts."""
+    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order in which
+    tiles add to dQ; "": any.  kept: those of parts of dk and of dv, where there are parts."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     rows: str
     sums: str
+    turns: str
     kept: Mapping[str, str]
 
     def __post_init__(self) -> None:
@@ -113,7 +116,10 @@ class GradientEmitter:
         self.address = ops.opaque(smem.address(base))
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self._begin()
-        self.tile = self.schedule.place(ops.block_id())
+        number = ops.block_id()
+        if self.turns:
+            number = ops.load(at(t.number_offset), ops.i32_type(), 4)
+        self.tile = self.schedule.place(number)
         group = ops.shr(self.warp, 2)
         self.own = ops.sub(group, 1)
         ops.if_else(ops.compare("eq", group, 0), self._produce, self._consume)
@@ -126,6 +132,9 @@ class GradientEmitter:
             mbarrier.make(self.k_full, 1)
             mbarrier.make(self.v_full, 1)
             mbarrier.make_visible()
+            if self.turns:
+                place = smem.byte_pointer(self.base, self.tiling.number_offset)
+                ops.store(place, self._order().next_number(), 4)
         ops.barrier()
 
     # ---- the producer
@@ -189,22 +198,37 @@ class GradientEmitter:
         part = ops.mul(writer, t.dq_part_bytes)
         source = ops.add(ops.add(self.address, t.dq_offset), part)
         is_one = nvvm.elect_sync()
+        turns = WriterTurns(self._order(), self.schedule, self.tile, writer) if self.turns else None
 
         def step(
             head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
         ) -> Sequence[Any]:
             self._arrive(_FREE, writer, _WRITTEN_BY)
+            following = carried
+            if turns is not None:
+                turns.end(carried[0], is_one)
+                following = [ops.add(self.schedule.step_number(self.tile, head, block), 1)]
             self._meet(_FULL, writer, _WRITTEN_BY)
             with ops.if_(is_one):
+                if turns is not None:
+                    turns.wait(block, following[0])
                 bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
                 tma.commit()
                 tma.wait_read(0)
             nvvm.bar_warp_sync(ops.const(-1))
-            return carried
+            return following
 
-        self.schedule.each_step(self.tile, [], step)
-        with ops.if_(is_one):
-            tma.wait(0)
+        if turns is None:
+            self.schedule.each_step(self.tile, [], step)
+            with ops.if_(is_one):
+                tma.wait(0)
+        else:
+            start = [ops.const(0)]
+            (last,) = self.schedule.each_step(self.tile, start, step, turns.begin)
+            turns.end(last, is_one)
+
+    def _order(self) -> TurnOrder:
+        return TurnOrder(self.kernel.workspace(self.turns, is_exclusive=False))
 
     def _sums(self, head: QueryTile, block: Any, part: Any) -> Any:
         """Where a part of a block's sums of dQ' lies."""

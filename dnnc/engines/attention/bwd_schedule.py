@@ -14,18 +14,19 @@ all of them need, to the first, and through all heads of a block before the next
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion, transposed
+from ...codegen.attention.mask_conditions import Anything, Both, Compare, Condition, conjuncts
 from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
-from .bwd_tile_sm90 import GradientTiling
+from .bwd_tile_sm90 import CONSUMERS, GradientTiling
 from .schedule import QueryTile
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
@@ -89,6 +90,8 @@ class GradientSchedule:
         self.rows = ceildiv(self.queries, self.tiling.queries)
         self.columns = ceildiv(self.keys, self.tiling.keys)
         self.condition = transposed(self.parts.condition)
+        if self.tiling.is_ordered:
+            self.condition = _of_neighbours(self.condition)
 
     @property
     def tile_heads(self) -> int:
@@ -187,6 +190,31 @@ class GradientSchedule:
     def block_number(self, head: QueryTile, block: Any) -> Any:
         """The number of a head's block of queries among all."""
         return ops.add(ops.mul(head.head, self.kernel.size(self.rows)), block)
+
+    # ---- the order of tiles that add to the same block of dQ
+
+    @property
+    def flags(self) -> Expr:
+        """Flags of all tiles, one for each writer."""
+        return self.tiles * CONSUMERS
+
+    def step_number(self, tile: KeyTile, head: QueryTile, block: Any) -> Any:
+        """A number that grows from step to step of a tile, the same of all tiles that add to a
+        block of a head."""
+        first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
+        own = ops.sub(head.batch[1].index().base, first)
+        rows = self.kernel.size(self.rows)
+        place = ops.sub(ops.sub(rows, 1), block)
+        if self.tiling.joins_heads:
+            return ops.add(ops.mul(place, self.tile_heads), own)
+        return ops.add(ops.mul(own, rows), place)
+
+    def blocks_before(self, tile: KeyTile, head: QueryTile) -> QueryBlocks:
+        """The blocks of the tile before, which adds to them first; none: it is the first."""
+        before = replace(tile, key=ops.maximum(ops.sub(tile.key, self.tiling.keys), 0))
+        found = self.query_blocks(before, head)
+        end = ops.select(ops.compare("eq", tile.key, 0), ops.const(0), ops.value_of(found.end))
+        return replace(found, end=end)
 
     # ---- the steps of a tile
 
@@ -302,3 +330,10 @@ class GradientSchedule:
         region = self.parts.region
         walk = Walk(self.kernel, region.leaves(self.kernel), region.symbols)
         return ops.to_i32(walk.value(leaf, at, 1))
+
+
+def _of_neighbours(condition: Condition) -> Condition:
+    """What of a condition leaves neighbours alone to each block of queries: tiles that follow each
+    other, and none before these.  So each waits for the one before it."""
+    parts = conjuncts(condition)
+    return Both(tuple(part if isinstance(part, Compare) else Anything() for part in parts))

@@ -12,7 +12,8 @@ Everything is transposed, so that P' and dS' come out of the products as the nex
 from registers; dS goes to shared memory through `stmatrix` that transposes.  Query heads that share
 a head of keys come one after the other in the same block, whose registers hold their sums.
 Blocks of queries that masks hide are left out.  Sums of dQ come in any order, so that its last bits
-differ from run to run.  Source: Shah et al., "FlashAttention-3", 2024.
+differ from run to run, or one after the other in the order of keys (`bwd_turns`).
+Source: Shah et al., "FlashAttention-3", 2024.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condit
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.totals.turn_order import TurnOrder
 from ...dialect.fusion import Fusion
 from ...errors import Status
 from ...expr import product, typical
@@ -82,9 +84,6 @@ class SdpaBwdSm90Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = target_reasons(self.only_target, target)
-        if fusion.must_repeat:
-            what, supported = "results that repeat", "use_deterministic_algorithm=False"
-            reasons.append(Reason(Status.NOT_SUPPORTED, "determinism", what, supported))
         reasons += _type_reasons(found)
         reasons += _shape_reasons(found) or _layout_reasons(found)
         return tuple(reasons)
@@ -94,6 +93,7 @@ class SdpaBwdSm90Engine(Engine):
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_M", _QUERIES, "queries of a step"),
         Knob("SPLIT_H", _PARTS, "tiles that share the query heads of the same keys"),
+        Knob("ORDERED", (0, 1), "1: tiles add to dQ in one order, so that its bits repeat"),
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -103,6 +103,8 @@ class SdpaBwdSm90Engine(Engine):
         if found.group % tiling.parts:
             what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
             reasons.append(knob_reason(what, "a divisor"))
+        if fusion.must_repeat and not tiling.is_ordered:
+            reasons.append(knob_reason("ORDERED=0 of results that repeat", "ORDERED=1"))
         if tiling.dq_columns % _COLUMNS:
             what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
@@ -112,7 +114,12 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        found = [{"TILE_M": queries, "SPLIT_H": parts} for queries in _QUERIES for parts in _PARTS]
+        ordered = int(fusion.must_repeat)
+        found = [
+            {"TILE_M": queries, "SPLIT_H": parts, "ORDERED": ordered}
+            for queries in _QUERIES
+            for parts in _PARTS
+        ]
         return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
@@ -140,7 +147,7 @@ class SdpaBwdSm90Engine(Engine):
         return Prediction(3 * LAUNCH_SECONDS + max(seconds, 0.0) + moved / bandwidth, bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE", "NONDETERMINISTIC")
+        return ("TENSOR_CORE", *(() if knobs["ORDERED"] else ("NONDETERMINISTIC",)))
 
     # ---- tiling
 
@@ -169,6 +176,9 @@ class SdpaBwdSm90Engine(Engine):
         plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
+        turns = ""
+        if tiling.is_ordered:
+            turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
         kept = {}
         if tiling.parts > 1:
             for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
@@ -176,12 +186,12 @@ class SdpaBwdSm90Engine(Engine):
                 kept[name] = output.workspace(name, bytes_)
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
-            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums).emit()
+            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns).emit()
         output.launch(kernel, (plan.blocks, 1, 1))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         with kernel.body():
-            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, kept).emit()
+            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, turns, kept).emit()
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
@@ -274,8 +284,9 @@ def _tiling(
     joins_heads: bool = False,
 ) -> GradientTiling:  # fmt: skip
     return GradientTiling(
-        knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads
-    )
+        knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads,
+        bool(knobs["ORDERED"]),
+    )  # fmt: skip
 
 
 def _waves(tiles: int, processors: int, longest: float) -> float:

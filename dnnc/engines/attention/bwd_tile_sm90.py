@@ -26,7 +26,7 @@ class GradientTiling:
     of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
     zeros past lengths.  parts: tiles that share the query heads of the same keys, whose sums of dK
     and dV another kernel adds up.  joins_heads: a tile goes through its query heads of a block of
-    queries before the next block.
+    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.
     """
 
     queries: int
@@ -36,6 +36,7 @@ class GradientTiling:
     cuts: bool = False
     parts: int = 1
     joins_heads: bool = False
+    is_ordered: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> GradientTiling:
@@ -61,8 +62,12 @@ class GradientTiling:
 
     @property
     def descends(self) -> bool:
-        """Whether a tile goes from its last block of queries to its first."""
-        return self.joins_heads
+        """Whether a tile goes from its last block of queries to its first.
+
+        So all of a causal mask begin together, and the first keys, which come first, are the first
+        to add to dQ: none waits long for its turn.
+        """
+        return self.joins_heads or self.is_ordered
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -180,4 +185,13 @@ class GradientTiling:
 
     @property
     def smem_bytes(self) -> int:
+        return self.kv_barriers + 2 * BARRIER_BYTES + self.number_bytes
+
+    @property
+    def number_offset(self) -> int:
+        """Where the number of an ordered tile lies."""
         return self.kv_barriers + 2 * BARRIER_BYTES
+
+    @property
+    def number_bytes(self) -> int:
+        return 16 if self.is_ordered else 0

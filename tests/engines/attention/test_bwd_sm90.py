@@ -6,6 +6,7 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.choosing.heuristics import best_config
+from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
@@ -13,10 +14,12 @@ from dnnc.target import of
 from tests.checked_gradient import run, run_seed
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient
+from tests.support import machine
 from tests.support.checked import check
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
+WINDOW = {"attn_scale": 0.2, "diagonal_band_left_bound": 50, "diagonal_band_right_bound": 3}
 BOTTOM_RIGHT = {"diagonal_band_right_bound": 0, "diagonal_alignment": "BOTTOM_RIGHT"}
 
 
@@ -33,8 +36,7 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
     [
         (CAUSAL, dtypes.bf16, 200, 130, heads_of(128, heads=2)),
         (FULL, dtypes.bf16, 77, 45, heads_of(96, 40, batch=2)),
-        ({"attn_scale": 0.2, "diagonal_band_left_bound": 50, "diagonal_band_right_bound": 3},
-         dtypes.bf16, 300, 260, heads_of(64)),
+        (WINDOW, dtypes.bf16, 300, 260, heads_of(64)),
         (BOTTOM_RIGHT, dtypes.f16, 1, 65, heads_of(8, 128)),
     ],
     ids=["causal", "other_heads", "window", "one_query"],
@@ -58,8 +60,9 @@ def test_few_tiles_are_split():
     """Under a causal mask the longest of them would be all there is to wait for at the end."""
 
     def parts(heads, kv_heads, length):
-        graph = gradient(CAUSAL, io=dtypes.bf16, rows=length, columns=length,
-                         **heads_of(128, heads=heads, kv_heads=kv_heads))().graph.finalize()  # fmt: skip
+        dims = heads_of(128, heads=heads, kv_heads=kv_heads)
+        made = gradient(CAUSAL, io=dtypes.bf16, rows=length, columns=length, **dims)()
+        graph = made.graph.finalize()
         (choice,) = best_config(graph, of("sm_90a")).choices
         return choice.knobs["SPLIT_H"]
 
@@ -88,13 +91,41 @@ def test_padded_sequences():
     assert not found["dk"][1, :, 33:].any()
 
 
-def test_the_same_bits_each_time_are_left_to_others():
-    graph = gradient({**CAUSAL, "use_deterministic_algorithm": True}, io=dtypes.f16, rows=64,
-                     columns=64, **heads_of(64))().graph.finalize()  # fmt: skip
-    (fusion,) = partition(graph, [graph.live_ops])
-    reasons = SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
-    assert [reason.clause for reason in reasons] == ["determinism"]
-    assert "sdpa_bwd_sm90" not in {c.engine.name for c in best_config(graph, of("sm_90a")).choices}
+REPEATED = {"use_deterministic_algorithm": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "columns"),
+    [({**CAUSAL, **REPEATED}, 257), ({**WINDOW, **REPEATED}, 390)],
+    ids=["causal", "window"],
+)
+def test_the_same_bits_each_time(arguments, columns):
+    run(arguments, dtypes.bf16, rows=150, columns=columns, **heads_of(64, heads=2, kv_heads=1))
+
+
+def test_tiles_add_in_the_order_of_their_keys():
+    """Their sums are 2^27, -2^27 and 1: any other order loses the last."""
+    rows, columns, depth = 64, 384, 64
+    dims = heads_of(depth)
+    graph = gradient(
+        {"attn_scale": 1.0, **REPEATED}, io=dtypes.f16, rows=rows, columns=columns, **dims
+    )()
+    op = graph.graph.finalize().ops[-1]
+    plan = compile_graph(graph.graph, "sm_90a")
+    (fusion,) = plan.programs[0].fusions
+    assert fusion.engine == "sdpa_bwd_sm90"
+    assert "NONDETERMINISTIC" not in fusion.notes
+    given = {
+        t.uid: np.zeros([n.constant for n in t.shape], t.type.numpy) for t in graph.graph.inputs
+    }
+    # P is 1, dO times V is 2^6: dS, too, and dQ is 2^6 times the sum of K.
+    given[op.do.uid][...] = 1
+    given[op.v.uid][...] = 1
+    keys = np.repeat([2.0**14, -(2.0**14), 2.0**-13], 128)[:, None]
+    given[op.k.uid][...] = keys
+    for seed in range(3):
+        made = machine.current().run(plan, given, seed=seed)[op.dq.uid]
+        assert (made.astype(np.float64) == 1).all()
 
 
 @pytest.mark.parametrize("dims", [[2, 64, 64], [1, 2, 1, 64, 64]], ids=str)

@@ -1,0 +1,56 @@
+# pyright: basic
+"""TurnOrder: blocks of a launch that update memory one after the other, in an order that is fixed.
+
+A block takes the next number of a counter, so that blocks of smaller numbers have begun whatever
+order the device starts them in: waiting for those alone always ends.  Each has a flag, which says
+how much of its work is there for others.
+Source: PTX ISA, "Memory Consistency Model".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...mlir import llvm
+from .. import ops
+from ..memory.smem import byte_pointer
+
+_WORD_BYTES = 4
+
+
+@dataclass
+class TurnOrder:
+    """words: !llvm.ptr<1> of i32, all 0: the counter, then flags."""
+
+    words: Any
+
+    @staticmethod
+    def bytes(flags: Any) -> Any:
+        """Bytes of words for so many flags, a number or an expression."""
+        return (flags + 1) * _WORD_BYTES
+
+    def next_number(self) -> Any:
+        """The block's number, i32; by one thread."""
+        text = "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;"
+        place = llvm.PtrToIntOp(ops.i64_type(), self.words).result
+        return llvm.inline_asm(ops.i32_type(), [place], text, "=r,l", has_side_effects=True)
+
+    def show(self, flag: Any, value: Any) -> None:
+        """Sets a flag, by number, for who sees what this thread wrote before, in bulk too."""
+        text = "fence.proxy.async; fence.acq_rel.gpu; st.release.gpu.global.u32 [$0], $1;"
+        given = [self._place(flag), ops.value_of(value)]
+        llvm.inline_asm(None, given, text, "l,r", has_side_effects=True)
+
+    def wait(self, flag: Any, value: Any) -> None:
+        """Waits until a flag is this value or more; by the thread that then writes."""
+        text = (
+            "{ .reg .pred p; .reg .u32 v; again: ld.acquire.gpu.global.u32 v, [$0]; "
+            "setp.lt.u32 p, v, $1; @p bra again; fence.acq_rel.gpu; fence.proxy.async; }"
+        )
+        given = [self._place(flag), ops.value_of(value)]
+        llvm.inline_asm(None, given, text, "l,r", has_side_effects=True)
+
+    def _place(self, flag: Any) -> Any:
+        at = ops.mul(ops.add(flag, 1), _WORD_BYTES)
+        return llvm.PtrToIntOp(ops.i64_type(), byte_pointer(self.words, at)).result
