@@ -1,7 +1,8 @@
 """The cases of attention's gradient: dQ, dK and dV of dO, O and the statistics of the forward pass.
 
-They are those of `cases.attention`, with scores full, causal, or causal with a window, as
-attention_backward/type/scores/BxHxS-dD[vDv][/gqaG][/bshd].
+They are those of `cases.attention`, without ALiBi and masks of blocks, as
+attention_backward/type/scores/BxHxS-dD[vDv][/gqaG][/bshd][/repeats]; repeats: with the same bits
+each time.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from .case import Buffers, Case
 from .kinds import bytes_of
 
 KIND = "attention_backward"
-_SCORES = ("softcap", "alibi", "documents", "band", "random")  # which have no case here
+_SCORES = ("alibi", "band", "random")  # which have no case here
+_REPEATS = "/repeats"
 
 
-def attention_backward(*args: Any, **more: Any) -> Case:
+def attention_backward(*args: Any, repeats: bool = False, **more: Any) -> Case:
     """The gradient of the case that `attention` makes of these."""
-    return _gradient(attention(*args, **more))
+    return _gradient(attention(*args, **more), repeats)
 
 
 def listed() -> list[Case]:
     """Heads of 64 and 128 at every size; then with other types, layouts and heads that share, other
-    heads at 4096 rows, a window."""
+    heads at 4096 rows, the same bits each time; a window, a soft-cap, documents."""
     found = [
         attention_backward("bf16", scores, b, h, s, d)
         for (d, h), (b, s) in itertools.product(HEADS, SIZES)
@@ -37,23 +39,33 @@ def listed() -> list[Case]:
         found.append(attention_backward("fp16", scores, 4, 16, 4096, 128))
         found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, layout="bshd"))
         found += [attention_backward("bf16", scores, 4, 16, 4096, d, dv) for d, dv in OTHER_HEADS]
-    return [*found, attention_backward("bf16", "causal_window1024", 1, 16, 16384, 128)]
+        for h, groups in ((16, 1), (16, 8)):
+            found.append(
+                attention_backward("bf16", scores, 4, h, 4096, 128, groups=groups, repeats=True)
+            )
+        found.append(attention_backward("bf16", scores, 4, 32, 4096, 64, repeats=True))
+    found.append(attention_backward("bf16", "causal", 1, 32, 4096, 128, groups=32))
+    found.append(attention_backward("bf16", "causal_window1024", 1, 16, 16384, 128))
+    for scores in ("causal_softcap50", "causal_documents1024"):
+        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128))
+    return found
 
 
 def attention_backward_of(id_: str) -> Case:
     """The case of an id, also of sizes that no list has."""
-    return _gradient(attention_of(id_.replace(KIND, "attention", 1)))
+    of = id_.removesuffix(_REPEATS).replace(KIND, "attention", 1)
+    return _gradient(attention_of(of), id_.endswith(_REPEATS))
 
 
-def _gradient(forward: Case) -> Case:
-    p = dict(forward.p)
+def _gradient(forward: Case, repeats: bool) -> Case:
+    p = {**forward.p, "repeats": repeats}
     if p["q"] != p["s"] or p["dtype"] == "e4m3" or any(p[name] for name in _SCORES):
         raise ValueError(f"no gradient case of {forward.id}")
     d, dv, b, h, s = (p[name] for name in ("d", "dv", "b", "h", "s"))
     shared = h // p["groups"]
     elements = 2 * (h * s * (d + dv) + shared * s * (d + dv))
     return Case(
-        id=forward.id.replace("attention", KIND, 1),
+        id=forward.id.replace("attention", KIND, 1) + _REPEATS * repeats,
         kind=KIND,
         p=p,
         make=lambda: _make(p, forward),
@@ -85,6 +97,8 @@ def _heads(p: dict[str, Any], s: Buffers) -> Any:
 
 def _scores(p: dict[str, Any], q: Any, k: Any, keep: Any) -> Any:
     scores = q @ k.mT * p["d"] ** -0.5
+    if p["softcap"]:
+        scores = p["softcap"] * torch.tanh(scores / p["softcap"])
     return scores if keep is None else scores.masked_fill_(~keep, float("-inf"))
 
 
@@ -95,10 +109,14 @@ def _exact(p: dict[str, Any], s: Buffers) -> Buffers:
         for head, (q, k, v, keep) in enumerate(parts):
             q, k, v = q.double(), k.double(), v.double()
             o, do = s["o"][i, head].double(), s["do"][i, head].double()
-            weights = torch.exp(_scores(p, q, k, keep).sub_(s["stats"][i, head].double()))
+            scores = _scores(p, q, k, keep)
+            weights = torch.exp(scores - s["stats"][i, head].double())
             own = head // p["groups"]
             made["dv"][i, own] += weights.mT @ do
             weights *= do @ v.mT - (do * o).sum(-1, keepdim=True)
+            if p["softcap"]:
+                slopes = 1 - (scores / p["softcap"]) ** 2
+                weights *= slopes if keep is None else slopes.masked_fill_(~keep, 0)
             made["dq"][i, head] = weights @ k * p["d"] ** -0.5
             made["dk"][i, own] += weights.mT @ q * p["d"] ** -0.5
     return made

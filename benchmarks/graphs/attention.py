@@ -195,11 +195,16 @@ def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
     }
     rows = [p["b"], h, p["s"], 1]
     stats = made.input("stats", rows, [h * p["s"], p["s"], 1, 1], "fp32")
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"use_deterministic_algorithm": True} if p["repeats"] else {}
     if p["causal"]:
         more["diagonal_band_right_bound"] = 0
     if p["window"]:
         more["diagonal_band_left_bound"] = p["window"]
+    if p["softcap"] or p["documents"]:
+        if made.library is not dnnc:
+            raise ValueError("cuDNN's gradient of other scores wants a score_mod_bprop")
+        modified = {**p, "causal": 0, "window": 0}
+        more["score_mod"] = lambda g, s: _scored(made, modified, s)
     results = made.graph.sdpa_backward(
         name="sdpa_backward", stats=stats, attn_scale=p["d"] ** -0.5, **given, **more
     )
