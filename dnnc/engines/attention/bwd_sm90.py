@@ -22,9 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ... import dtypes
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition, terms
+from ...codegen.attention.mask_conditions import terms
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -42,16 +41,14 @@ from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import GradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
+from .bwd_surface import head_of, is_falling, operands, results, shape_reasons, type_reasons
 from .bwd_tile_sm90 import GradientTiling
-from .operands import Operand
 
 _QUERIES = (128, 64, 96, 48, 32)
 _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
-_TYPES = (dtypes.f16, dtypes.bf16)
 _MOST_ELEMENTS = 128  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
-_UNIT = 8  # elements of a head come in such runs, of 16 bytes
 # Of the rate, of queries a step.
 _QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
@@ -84,8 +81,8 @@ class SdpaBwdSm90Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = target_reasons(self.only_target, target)
-        reasons += _type_reasons(found)
-        reasons += _shape_reasons(found) or _layout_reasons(found)
+        reasons += type_reasons(found)
+        reasons += shape_reasons(found, _MOST_ELEMENTS) or _layout_reasons(found)
         return tuple(reasons)
 
     # ---- knobs
@@ -98,7 +95,7 @@ class SdpaBwdSm90Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = gradient_of(fusion)
-        tiling = _tiling(knobs, *_head_of(found))
+        tiling = _tiling(knobs, *head_of(found, _MOST_ELEMENTS))
         reasons: list[Reason] = []
         if found.group % tiling.parts:
             what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
@@ -124,7 +121,7 @@ class SdpaBwdSm90Engine(Engine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
-        depth, width = _head_of(found)
+        depth, width = head_of(found, _MOST_ELEMENTS)
         heads, queries, keys = (
             typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
         )
@@ -156,7 +153,7 @@ class SdpaBwdSm90Engine(Engine):
         q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
-        is_longest_first = _is_falling(transposed(parts.condition))
+        is_longest_first = is_falling(transposed(parts.condition))
         has_heads = _group(parts) > knobs["SPLIT_H"]
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
@@ -202,75 +199,20 @@ class SdpaBwdSm90Engine(Engine):
 # ---- clauses
 
 
-def _type_reasons(found: Gradient) -> list[Reason]:
-    reasons = []
-    q, k, v, do = (operand.tensor.type for operand in (found.q, found.k, found.v, found.do))
-    if not (q == k and v == do and q in _TYPES and v in _TYPES):
-        supported = "Q and K of f16 or of bf16, V and dO of f16 or of bf16"
-        what = f"Q {q}, K {k}, V {v}, dO {do}"
-        reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported))
-    for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv)):
-        if tensor.type not in _TYPES:
-            what, supported = f"{name} {tensor.type}", "f16, bf16"
-            reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "result types", what, supported))
-    for op in found.products:
-        if op.compute_type != dtypes.f32:
-            what = f"{op.compute_type.cudnn} of {op.label}"
-            supported = dtypes.f32.cudnn
-            reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "compute type", what, supported))
-    return reasons
-
-
-def _shape_reasons(found: Gradient) -> list[Reason]:
-    reasons = []
-    for name, size in (("D", found.depth), ("Dv", found.width)):
-        number = size.constant
-        if number is None or number % _UNIT or not _UNIT <= number <= _MOST_ELEMENTS:
-            supported = f"a known multiple of {_UNIT}, up to {_MOST_ELEMENTS}"
-            what = f"{name} of {size}"
-            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
-    for name, size in (("queries", found.queries), ("keys", found.keys)):
-        if size.bounds()[0] < 1 or (found.keys.constant == 1 and name == "keys"):
-            supported = "1 or more" if name == "queries" else "2 or more, or a symbol of 1 or more"
-            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, f"{size}", supported))
-    rows = product(found.score.shape[:3])
-    if rows.bounds()[1] >= 1 << 31:
-        what, supported = f"{rows} queries of all heads", "fewer than 2^31"
-        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
-    return reasons
-
-
 def _layout_reasons(found: Gradient) -> list[Reason]:
     supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
     reasons = []
     named: list[tuple[str, Any, tuple[int, int]]] = [
-        (name, operand.tensor, _axes(operand, is_turned))
-        for name, operand, is_turned in (
-            ("Q", found.q, False), ("K", found.k, True), ("V", found.v, True),
-            ("dO", found.do, False),
-        )
-    ]  # fmt: skip
-    named += [
-        (name, tensor, (tensor.rank - 1, tensor.rank - 2))
-        for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv))
+        (name, operand.tensor, axes) for name, operand, axes in operands(found)
     ]
+    named += [(name, tensor, (tensor.rank - 1, tensor.rank - 2)) for name, tensor in results(found)]
     for name, tensor, axes in named:
         if (what := tma.refusal(tensor, axes)) is not None:
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
     return reasons
 
 
-def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
-    rank = operand.tensor.rank
-    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
-
-
 # ---- tilings
-
-
-def _head_of(found: Gradient) -> tuple[int, int]:
-    """Elements of a query and of a value."""
-    return found.depth.constant or _MOST_ELEMENTS, found.width.constant or _MOST_ELEMENTS
 
 
 def _group(parts: GradientRegion) -> int:
@@ -310,26 +252,6 @@ def _differs_by_head(parts: GradientRegion) -> bool:
         if parts.source(name).kind == "cut"
         for size in parts.region.dims_of(value)[1:2]
     )
-
-
-def _is_falling(condition: Condition) -> bool:
-    """Whether earlier keys have more queries, of a condition on keys (rows) and queries (columns):
-    a bound of queries from below that moves with the key, and none from above."""
-    if isinstance(condition, Both):
-        return any(map(_is_falling, condition.parts)) and not any(
-            _is_bound(part, from_below=False) for part in condition.parts
-        )
-    return _is_bound(condition, from_below=True)
-
-
-def _is_bound(condition: Condition, *, from_below: bool) -> bool:
-    if not isinstance(condition, Compare) or abs(condition.form.column) != 1:
-        return False
-    form, predicate = condition.form, condition.predicate
-    if form.column < 0:
-        predicate = MIRRORED[predicate]
-    predicates = ("sgt", "sge") if from_below else ("slt", "sle")
-    return predicate in predicates and form.row != 0
 
 
 SDPA_BWD_SM90 = SdpaBwdSm90Engine()
