@@ -64,7 +64,7 @@ class Fusion:
 
     def with_role(self, role: str) -> tuple[Op, ...]:
         """The operations whose class has this role: anchor, pointwise, reduction, view."""
-        return tuple(op for op in self.ops if op.role == role)
+        return tuple([op for op in self.ops if op.role == role])
 
     @cached_property
     def anchor(self) -> Op | None:

@@ -101,7 +101,7 @@ class OperationGraph:
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor that an operation uses, each once, in order of use."""
-        return tuple(dict.fromkeys(t for op in self.ops for t in (*op.operands, *op.results)))
+        return tuple(dict.fromkeys([t for op in self.ops for t in (*op.operands, *op.results)]))
 
     @property
     def declared(self) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ its `verify`, `infer` and `reference` are the only statement of what it means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -376,16 +376,15 @@ def _present(fields: Sequence[Field]) -> Callable[[Any], tuple[Tensor, ...]]:
     if len(fields) == 1 and not fields[0].variadic:
         return lambda op: () if (tensor := values(op)) is None else (tensor,)
     if not any(field.variadic for field in fields):
-        return lambda op: _without_none(values(op))
-    return lambda op: _without_none([
+        return lambda op: found if None not in (found := values(op)) else (
+            tuple([tensor for tensor in found if tensor is not None])
+        )  # fmt: skip
+    return lambda op: tuple([
         tensor
         for field in fields
         for tensor in (getattr(op, field.name) if field.variadic else (getattr(op, field.name),))
+        if tensor is not None
     ])  # fmt: skip
-
-
-def _without_none(tensors: Iterable[Tensor | None]) -> tuple[Tensor, ...]:
-    return tuple([tensor for tensor in tensors if tensor is not None])
 
 
 def _shown(field: Field) -> str:

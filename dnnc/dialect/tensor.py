@@ -438,8 +438,12 @@ def broadcast_dims(shapes: Iterable[Sequence[Expr]]) -> tuple[Expr, ...]:
     rank = max(map(len, listed))
     dims: list[Expr] = []
     for axis in range(-rank, 0):
-        own = [shape[axis] for shape in listed if len(shape) >= -axis]
-        dims.append(next((extent for extent in own if extent.constant != 1), Expr.of(1)))
+        for shape in listed:
+            if len(shape) >= -axis and shape[axis].constant != 1:
+                dims.append(shape[axis])
+                break
+        else:
+            dims.append(Expr.of(1))
     return tuple(dims)
 
 
