@@ -51,6 +51,8 @@ class LinkedTest:
 
 _REDUCTION = "tests/engines/elementwise/test_reduction.py"
 _ASSEMBLY = "tests/engines/test_assembly.py"
+_CONV_ASSEMBLY = "tests/engines/conv/test_assembly.py"
+_CONV_ASSEMBLY_SM90 = "tests/engines/conv/test_assembly_sm90.py"
 _FP8 = "test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it"
 _REFUSED = "tests/test_support_table.py"
 
@@ -59,6 +61,7 @@ _KINDS = (
     ("tests/gpu/", "run"),
     (f"{_ASSEMBLY}::{_FP8}", "refused"),
     (_ASSEMBLY, "assembled"),
+    ("tests/engines/conv/test_assembly", "assembled"),
     ("tests/engines/", "interpreted"),
     ("tests/choosing/", "interpreted"),
     ("tests/test_random_graphs.py", "interpreted"),
@@ -199,7 +202,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_product_sm90": (
         *_both("conv/test_product_sm90.py", target=HOPPER),
-        LinkedTest(_ASSEMBLY, "test_products_of_images_fit_their_registers", HOPPER),
+        LinkedTest(_CONV_ASSEMBLY_SM90, "test_products_of_images_fit_their_registers", HOPPER),
     ),
     "engine conv_sm90": (
         *_both("conv/test_sm90.py", target=HOPPER),
@@ -213,12 +216,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_turns_sm90.py", target=HOPPER),
         *_both("conv/test_layouts.py", target=HOPPER),
         *_both("conv/test_types.py", target=HOPPER),
-        LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
+        LinkedTest(_CONV_ASSEMBLY_SM90, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
     "engine conv_stem_sm90": (
         *_both("conv/test_stem_sm90.py", target=HOPPER),
         *_both("conv/test_layouts.py", "test_first_layer", target=HOPPER),
-        LinkedTest(_ASSEMBLY, "test_first_layers_fit_their_registers", HOPPER),
+        LinkedTest(_CONV_ASSEMBLY_SM90, "test_first_layers_fit_their_registers", HOPPER),
     ),
     "engine conv_sm80": (
         *_both("conv/test_sm80.py"),
@@ -228,13 +231,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_beside_sm80.py"),
         LinkedTest("tests/gpu/conv/test_large_conv_sm80.py"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
-        LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
-        LinkedTest(_ASSEMBLY, "test_no_gather_spills", "sm_80"),
+        LinkedTest(_CONV_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
+        LinkedTest(_CONV_ASSEMBLY, "test_no_gather_spills", "sm_80"),
     ),
     "engine conv_grouped_sm80": (
         *_both("conv/test_grouped_sm80.py"),
         *_both("conv/test_few_channels.py"),
-        LinkedTest(_ASSEMBLY, "test_filters_of_groups_fit_their_registers"),
+        LinkedTest(_CONV_ASSEMBLY, "test_filters_of_groups_fit_their_registers"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine conv_depthwise": (
@@ -248,7 +251,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_wgrad_sm90": (
         *_both("conv/test_wgrad_sm90.py", target=HOPPER),
-        LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
+        LinkedTest(_CONV_ASSEMBLY_SM90, "test_filter_gradients_fit_their_registers", HOPPER),
     ),
     "engine conv_wgrad_sm80": (
         LinkedTest("tests/engines/conv/test_wgrad_sm80.py"),

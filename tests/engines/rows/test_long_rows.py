@@ -15,7 +15,7 @@ from dnnc.target import of
 from tests.support import multiprocessors
 from tests.support.checked import check
 
-from ..test_assembly import assert_fits
+from ..assembling import assert_fits
 from .test_engine import ACROSS, layernorm, new_graph, softmax
 
 LENGTHS = (100_001, 1_000_000)
