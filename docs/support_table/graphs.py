@@ -13,7 +13,8 @@ from dnnc.dtypes import DType
 from dnnc.errors import DnncError
 from tests.attention_graphs import Pattern
 from tests.dialect.attention_gradient_examples import gradient
-from tests.dialect.examples import EXAMPLES, finish, new_graph
+from tests.dialect.example_parts import finish, new_graph
+from tests.dialect.examples import EXAMPLES
 
 Build = Callable[[], Any]  # makes a pygraph
 

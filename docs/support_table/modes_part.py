@@ -11,7 +11,8 @@ from dnnc.dialect.ops import OPS
 from dnnc.dialect.ops.reduction import INDEXED_MODES, REDUCTION_MODES, ReductionMode
 from dnnc.dialect.pointwise_modes import MODES, Mode
 from dnnc.frontends.methods import methods
-from tests.dialect.examples import new_graph, pointwise_of, reduction_of
+from tests.dialect.example_parts import new_graph
+from tests.dialect.examples import pointwise_of, reduction_of
 
 from .answers import engines_text
 from .graphs import after_a_product, contexts, fusions

@@ -13,7 +13,8 @@ from dnnc.dtypes import DType
 from dnnc.engines import ENGINES
 from dnnc.engines.engine import Engine
 from dnnc.target import TARGETS, Target
-from tests.dialect.examples import EXAMPLES, finish, new_graph
+from tests.dialect.example_parts import finish, new_graph
+from tests.dialect.examples import EXAMPLES
 
 from .answers import engines_of, targets_of
 from .graphs import fusion_of, fusions

@@ -6,7 +6,7 @@ import pytest
 from dnnc import dtypes
 from dnnc.dialect.reference import reference
 
-from .examples import new_graph
+from .example_parts import new_graph
 from .test_linalg_cpu import check
 from .test_ops import random_inputs
 

@@ -9,7 +9,8 @@ from dnnc.dialect.op import Op
 from dnnc.dialect.reference import reference
 from tests.support import linalg_cpu
 
-from .examples import ALL_EXAMPLES, batchnorm, norm, norm_backward
+from .examples import ALL_EXAMPLES
+from .norm_examples import batchnorm, norm, norm_backward
 
 
 def layernorm(phase="TRAINING", name="ln"):

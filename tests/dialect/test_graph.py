@@ -9,7 +9,7 @@ from dnnc.dialect.ops import Pointwise
 from dnnc.dialect.tensor import Tensor, dense_order, packed_strides, sizes, stride_order
 from dnnc.errors import DnncError, Status
 
-from .examples import finish, new_graph
+from .example_parts import finish, new_graph
 
 
 def tensor(dims, **fields):

@@ -10,7 +10,8 @@ from dnnc.dialect.reference import reference
 from tests.support import linalg_cpu
 from tests.support.compare import assert_close
 
-from .examples import ALL_EXAMPLES, IDS, finish, new_graph
+from .example_parts import finish, new_graph
+from .examples import ALL_EXAMPLES, IDS
 from .test_ops import random_inputs
 
 SIZES = {"M": 5, "B": 4}

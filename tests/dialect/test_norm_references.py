@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from .examples import (
+from .example_parts import finish, new_graph
+from .norm_examples import (
     batchnorm,
     batchnorm_inference,
     bn_finalize,
     dbn_weight,
-    finish,
     genstats,
-    new_graph,
     norm,
     norm_backward,
     softmax,

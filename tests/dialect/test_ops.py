@@ -13,7 +13,9 @@ from dnnc.dialect.ops import OPS, ConvDgrad, ConvFprop, ConvWgrad, Matmul, SdpaF
 from dnnc.dialect.reference import drawn, reference
 from dnnc.errors import DnncError, Status
 
-from .examples import ALL_EXAMPLES, BROKEN, EXAMPLES, IDS, finish, new_graph
+from .broken_examples import BROKEN
+from .example_parts import finish, new_graph
+from .examples import ALL_EXAMPLES, EXAMPLES, IDS
 
 CONSTRAINT = re.compile(r"^\s*\((C\d+)\)", re.MULTILINE)
 

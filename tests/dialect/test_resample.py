@@ -13,7 +13,7 @@ from dnnc.dialect.reference import reference
 from dnnc.errors import DnncError
 from tests.support import linalg_cpu
 
-from .examples import finish, new_graph
+from .example_parts import finish, new_graph
 
 # (pre, post, stride, window) along one dim of 7 elements.
 POOLINGS = [(0, 0, 1, 1), (1, 1, 2, 3), (2, 1, 1, 3), (0, 1, 3, 2), (3, 3, 5, 4)]

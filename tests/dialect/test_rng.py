@@ -10,7 +10,7 @@ from dnnc import dtypes
 from dnnc.dialect import philox
 from dnnc.dialect.reference import reference
 
-from .examples import finish, new_graph
+from .example_parts import finish, new_graph
 
 ALL = 0xFFFFFFFF
 KNOWN = [

@@ -15,7 +15,7 @@ from dnnc.engines.product.knobs_sm80 import WARPS
 from dnnc.target import of
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
-from tests.dialect.examples import peer_reduction
+from tests.dialect.norm_examples import peer_reduction
 from tests.engines.assembling import (
     ARCHITECTURES,
     IMAGES,

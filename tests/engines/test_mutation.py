@@ -14,7 +14,7 @@ from dnnc.interpreter.launch import launch
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
 from tests.attention_graphs import Pattern
-from tests.dialect.examples import peer_reduction
+from tests.dialect.norm_examples import peer_reduction
 from tests.support import multiprocessors
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close

@@ -21,7 +21,7 @@ from dnnc.options import Options
 from dnnc.plan import arguments, codec
 from dnnc.plan.arguments import Environment, pack
 from dnnc.plan.plan import Arg, Launch, Plan, Program, Step, Symbol, Variant
-from tests.dialect.examples import peer_reduction
+from tests.dialect.norm_examples import peer_reduction
 from tests.support import multiprocessors
 from tests.support.checked import check
 

@@ -16,7 +16,7 @@ from dnnc.errors import Status
 from dnnc.interpreter.failure import InterpreterError
 from dnnc.interpreter.launch import launch
 from dnnc.target import of
-from tests.dialect.examples import peer_reduction
+from tests.dialect.norm_examples import peer_reduction
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
