@@ -37,7 +37,7 @@ _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their 
 
 @dataclass(frozen=True)
 class Attended:
-    """What goes from block to block of a tile's keys.
+    """The state that goes from block to block of a tile's keys.
 
     keys, values: places in the rings, of the blocks that come.  rows: of the softmax.  result:
     registers of O.  weights: P of the block before, whose values come.  scale: what the result is

@@ -33,7 +33,7 @@ Sums = Sequence[Sequence[Any]]  # [accumulator][register]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a consumer warpgroup keeps from tile to tile.
+    """The state that a consumer warpgroup keeps from tile to tile.
 
     loads: its place in its ring of loads; None: it has none.  parity: of the tile, for exchanges
     and split sums; None: there are none.
