@@ -170,6 +170,7 @@ def test_every_edit(name, stage):
         ("split", "fused", "dnn.places = array<i64: 0", "dnn.places = array<i64: 1", "partition"),
         ("attention", "linalg", "arith.maximumf %out, %in", "arith.addf %out, %in", "arith.addf"),
         ("attention", "linalg", "math.exp %in", "math.sin %in", "math.sin"),
+        ("attention", "linalg", 'dnn.parts = ["total"]', 'dnn.parts = ["share"]', "dnn.parts"),
         ("conv", "linalg", "dnn.pre_padding = array<i64: 1,", "dnn.pre_padding = array<i64: 0,",
          "dnn.pre_padding"),
         ("reduction", "linalg", "arith.addf %out, %in", "arith.mulf %out, %in", "arith.mulf"),

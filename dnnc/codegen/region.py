@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor, is_in_tiles, symbols_of
+from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
 from ..mlir import attributes_of, func, ir, linalg
 from .kernel import Kernel
@@ -45,6 +47,24 @@ class Region:
     def operations(self) -> list[Any]:
         """The operations of the function, without its return."""
         return [view.operation for view in self.function.entry_block.operations][:-1]
+
+    @cached_property
+    def parts(self) -> Mapping[str, Sequence[Any]]:
+        """Name -> the operations that the engine knows by it; see `engines.Prepared.parts`."""
+        found: dict[str, list[Any]] = {}
+        for op in self.operations:
+            if "dnn.parts" in op.attributes:
+                for name in structure.from_attribute(op.attributes["dnn.parts"]):
+                    found.setdefault(name, []).append(op)
+        return found
+
+    def part(self, name: str) -> Any:
+        """The one operation of this name."""
+        found = self.parts.get(name, ())
+        if len(found) != 1:
+            what = f"{len(found)} operations with {name!r} in dnn.parts"
+            raise DnncError(Status.BAD_PARAM, what, "one, as lower-to-linalg writes it")
+        return found[0]
 
     def generics(self) -> list[Any]:
         return [op for op in self.operations if op.name == "linalg.generic"]

@@ -69,11 +69,14 @@ class Prepared:
     scores: operations on the scores of an attention, whose functions need be no more exact than
     the exponentials that are taken of them.
     row_reductions: reductions that reduce the last axis even where that has one element.
+    parts: operations by the names of what they are to the engine's kernels, each of which
+    `Region.parts` finds again, by attribute `dnn.parts`.
     """
 
     fusion: Fusion
     scores: frozenset[Op] = frozenset()
     row_reductions: frozenset[Op] = frozenset()
+    parts: Mapping[str, Sequence[Op]] = field(default_factory=dict)
 
 
 class Engine(ABC):

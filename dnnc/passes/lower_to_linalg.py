@@ -6,7 +6,8 @@ casts, over finer axes, or as it is.  Postcondition: each fusion's function hold
 `linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
 function that holds its own decomposition, which an engine may inline or replace, and whose
 attributes are those of the operation (`dnn.compute_type`).  `dnn.tile` holds the tiling that an
-engine decides of the fusion and its knobs (`Engine.tile_of`).
+engine decides of the fusion and its knobs (`Engine.tile_of`), `dnn.parts` the names by which it
+knows operations of a pattern (`Prepared.parts`).
 
     "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
 ->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..choosing import explicit
+from ..codegen.walk.region_walk import is_reduction
 from ..dialect import dnn, structure
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
@@ -148,7 +150,27 @@ def _lower_fusion(module: Any, old: Any) -> None:
             low.role = fusion.roles[op]
             with ir.Location.name(op.name or op.title):
                 rule(low, op)
+        for name, ops in prepared.parts.items():
+            for op in ops:
+                _mark(low, op, name)
         func.ReturnOp([low.values[output] for output in fusion.outputs])
+
+
+def _mark(low: Lowering, op: Op, name: str) -> None:
+    """Writes that what an operation became is a part of this name."""
+    made = low.values[op.results[0]].owner
+    while not _is_work_of(low, op, made):  # it converts what that gives
+        made = made.operands[0].owner
+    known = ir.ArrayAttr(made.attributes["dnn.parts"]) if "dnn.parts" in made.attributes else []
+    made.attributes["dnn.parts"] = ir.ArrayAttr.get([*known, ir.StringAttr.get(name)])
+
+
+def _is_work_of(low: Lowering, op: Op, made: Any) -> bool:
+    """Whether an operation at the linalg stage does the work of one of the fusion."""
+    if op.role == "anchor":
+        return made.name == "func.call"
+    reduces = isinstance(op, Reduction) and (op.axes or op in low.prepared.row_reductions)
+    return is_reduction(made) if reduces else True
 
 
 def _make_signless(

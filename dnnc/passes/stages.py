@@ -147,7 +147,7 @@ _LINALG: Mapping[str, Mapping[str, Check]] = {
     **SCALAR,
     "arith.index_cast": _NOTHING,
     "dnn.size": {"value": _any},
-    "func.call": {"callee": _any},
+    "func.call": {"callee": _any, "dnn.parts": _texts},
     "func.return": _NOTHING,
     "linalg.fill": {"operandSegmentSizes": _any},
     "linalg.generic": {
@@ -155,6 +155,7 @@ _LINALG: Mapping[str, Mapping[str, Check]] = {
         "iterator_types": _any,
         "operandSegmentSizes": _any,
         "dnn.role": text_of,
+        "dnn.parts": _texts,
         "dnn.peers": _plain,
         "dnn.load": text_of,
         "dnn.blocks": _integers,

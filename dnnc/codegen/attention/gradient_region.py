@@ -20,11 +20,11 @@ from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
 from ..scalars.matching import body_of, extracts, leads_to, pointwise
-from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
+from ..walk.region_walk import indexing_maps, inputs_of
 from .mask_conditions import Anything, Both, Compare, Condition, Either, Linear, conjuncts
 from .mask_reader import MaskReader
 from .masks import Masked, Masks, masked_by
-from .sources import Source, source_of, turns
+from .sources import Source, source_of
 
 _VIEWS = {"tensor.extract", "arith.constant", "linalg.index"}
 _LINEAR = ({"arith.mulf"}, {"arith.truncf"}, {"arith.extf"}, set[str](), {"arith.divf"})
@@ -38,63 +38,30 @@ class GradientRegion:
 
     # ---- products
 
-    @cached_property
-    def _calls(self) -> list[Any]:
-        return [op for op in self.region.operations if op.name == "func.call"]
-
-    @cached_property
-    def _ahead(self) -> dict[Any, list[Any]]:
-        """Call -> the calls whose results it multiplies something made of."""
-        return {
-            call: [
-                other
-                for other in self._calls
-                if other != call
-                and any(leads_to(other.results[0], value) for value in call.operands)
-            ]
-            for call in self._calls
-        }
-
-    @cached_property
-    def call_v(self) -> Any:
-        """The product that makes dV."""
-        (found,) = (call for call in self._calls if len(self._ahead[call]) == 1)
-        return found
-
-    @cached_property
+    @property
     def call_s(self) -> Any:
-        return self._ahead[self.call_v][0]
+        """The product that makes S."""
+        return self.region.part("s")
 
-    @cached_property
+    @property
     def call_p(self) -> Any:
         """The product that makes dP."""
-        first = [call for call in self._calls if not self._ahead[call]]
-        (found,) = (call for call in first if call != self.call_s)
-        return found
-
-    @cached_property
-    def _of_both(self) -> dict[bool, Any]:
-        """Whether weights are transposed -> the product."""
-        found = [call for call in self._calls if len(self._ahead[call]) > 1]
-        return {self._weights(call)[1]: call for call in found}
+        return self.region.part("dp")
 
     @property
     def call_q(self) -> Any:
         """The product that makes dQ."""
-        return self._of_both[False]
+        return self.region.part("dq")
 
     @property
     def call_k(self) -> Any:
         """The product that makes dK."""
-        return self._of_both[True]
+        return self.region.part("dk")
 
-    def _weights(self, call: Any) -> tuple[Any, bool]:
-        """(a product's first operand before views, whether its last axes are exchanged)."""
-        value, is_turned = call.operands[0], False
-        while (viewed := _viewed(value)) is not None:
-            is_turned ^= turns(value.owner)
-            value = viewed
-        return value, is_turned
+    @property
+    def call_v(self) -> Any:
+        """The product that makes dV."""
+        return self.region.part("dv")
 
     def source(self, name: str) -> Source:
         """Where an operand lies in memory, and whether it is zeros past lengths; name: q, k, v or
@@ -114,46 +81,35 @@ class GradientRegion:
 
     # ---- between the products
 
-    @cached_property
+    @property
     def weights(self) -> Any:
         """P as dV's product takes it, [B, Hq, Sq, Skv]."""
-        return self._weights(self.call_v)[0]
+        return self.region.part("weights").results[0]
 
-    @cached_property
-    def gradients(self) -> tuple[Any, Any]:
+    @property
+    def gradients(self) -> Any:
         """dS as the products of dQ and of dK take it."""
-        return self._weights(self.call_q)[0], self._weights(self.call_k)[0]
+        return self.region.part("gradients").results[0]
 
     @cached_property
     def dims(self) -> tuple[Expr, ...]:
         """The dims of the scores."""
         return self.region.dims_of(self.weights)
 
-    @cached_property
+    @property
     def delta(self) -> Any:
         """The reduction of rows of dO * O."""
-        (found,) = (op for op in self.region.generics() if is_reduction(op))
-        return found
+        return self.region.part("delta")
 
-    @cached_property
+    @property
     def distance(self) -> Any:
         """dP - delta."""
-        (found,) = (
-            op
-            for op in self.region.generics()
-            if _names(op) == ["arith.subf"]
-            and len(inputs_of(op)) == 2
-            and leads_to(self.call_p.results[0], inputs_of(op)[0])
-            and leads_to(self.delta.results[0], inputs_of(op)[1], self.call_q.results[0])
-        )
-        return found
+        return self.region.part("distance")
 
-    @cached_property
+    @property
     def core(self) -> Any:
         """P * (dP - delta)."""
-        users = {use.owner.operation for use in self.distance.results[0].uses}
-        (found,) = (op for op in self.region.generics() if op in users)
-        return found
+        return self.region.part("core")
 
     @cached_property
     def share(self) -> Any:
@@ -161,25 +117,10 @@ class GradientRegion:
         (found,) = (v for v in inputs_of(self.core) if v != self.distance.results[0])
         return found
 
-    @cached_property
+    @property
     def exponential(self) -> Any:
         """The generic E = exp(S - base)."""
-        (found,) = (
-            op
-            for op in self.region.generics()
-            if _names(op) == ["math.exp"]
-            and leads_to(op.results[0], self.share)
-            and self._is_distance(inputs_of(op)[0])
-        )
-        return found
-
-    def _is_distance(self, value: Any) -> bool:
-        operation = pointwise(value)
-        if operation is None or _names(operation) != ["arith.subf"]:
-            return False
-        inputs = inputs_of(operation)
-        own = len(inputs) == 2 and self.region.dims_of(inputs[1])[-1].constant == 1
-        return own and leads_to(self.call_s.results[0], inputs[0])
+        return self.region.part("exponential")
 
     @property
     def score(self) -> Any:
@@ -214,13 +155,8 @@ class GradientRegion:
     @property
     def _is_share_alone(self) -> bool:
         """Whether what the products take is 0 where P is."""
-        return all(
-            self._is_linear(value, source)
-            for value, source in (
-                (self.weights, self.share),
-                *((ds, self.core.results[0]) for ds in self.gradients),
-            )
-        )
+        ds_is_linear = self._is_linear(self.gradients, self.core.results[0])
+        return ds_is_linear and self._is_linear(self.weights, self.share)
 
     def _is_linear(self, value: Any, source: Any) -> bool:
         while value != source:
@@ -274,24 +210,22 @@ class GradientRegion:
     @cached_property
     def gradient_scales(self) -> list[tuple[Any, Any, float]]:
         """Products of dS by a number, where only masks and conversions lie between them and the
-        core: of all that the products take, and all by the same number; else none."""
-        found: dict[Any, tuple[Any, Any, float]] = {}
-        for value in self.gradients:
-            while value != self.core.results[0]:
-                masked, times = masked_by(value, 0.0), _times_number(value)
-                operation = pointwise(value)
-                if masked is not None:
-                    value = masked.score
-                elif times is not None and times[0] not in found:
-                    found[times[0]] = times
-                    value = times[1]
-                elif times is not None:
-                    value = times[1]
-                elif operation is not None and set(_names(operation)) <= {"arith.truncf"}:
-                    (value,) = inputs_of(operation)
-                else:
-                    return []
-        return list(found.values()) if len(found) == 1 else []
+        core; of several none."""
+        found: list[tuple[Any, Any, float]] = []
+        value = self.gradients
+        while value != self.core.results[0]:
+            masked, times = masked_by(value, 0.0), _times_number(value)
+            operation = pointwise(value)
+            if masked is not None:
+                value = masked.score
+            elif times is not None:
+                found.append(times)
+                value = times[1]
+            elif operation is not None and set(_names(operation)) <= {"arith.truncf"}:
+                (value,) = inputs_of(operation)
+            else:
+                return []
+        return found if len(found) == 1 else []
 
 
 def transposed(condition: Condition) -> Condition:
@@ -327,22 +261,3 @@ def _times_number(value: Any) -> tuple[Any, Any, float] | None:
         return None
     number = ir.FloatAttr(body[0].attributes["value"]).value
     return value, inputs_of(operation)[0], number
-
-
-def _viewed(value: Any) -> Any:
-    """The value that a view looks at; None: it is none."""
-    operation = pointwise(value)
-    if operation is None:
-        return None
-    names = _names(operation)
-    inputs = inputs_of(operation)
-    if not names and len(inputs) == 1:
-        return inputs[0]
-    taken = extracts(operation)
-    is_view = not inputs and len(taken) == 1 and not any(_is_float(op) for op in body_of(operation))
-    return taken[0] if is_view else None
-
-
-def _is_float(op: Any) -> bool:
-    """Whether it computes with floats."""
-    return op.name.startswith("math.") or (op.name.startswith("arith.") and op.name.endswith("f"))

@@ -12,7 +12,7 @@ from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
 from ..scalars.matching import body_of, leads_to, pointwise
-from ..walk.region_walk import inputs_of, is_reduction
+from ..walk.region_walk import inputs_of
 from .sources import Source
 
 STORE = "ragged_store"  # the anchor of an output that is packed
@@ -33,15 +33,11 @@ class Outputs:
     @cached_property
     def largest(self) -> dict[int, Any]:
         """Place of an output -> the tensor whose largest absolute value it is, of P or of O."""
-        found = {}
-        reducing = [op for op in self.region.generics() if is_reduction(op)]
-        for place, (value, _) in enumerate(self.region.outputs):
-            owner = value.owner
-            if owner in reducing and is_returned(owner):
-                absolute = pointwise(inputs_of(owner)[0])
-                assert absolute is not None, "the largest of absolute values"
-                found[place] = inputs_of(absolute)[0]
-        return found
+        places = {value: place for place, (value, _) in enumerate(self.region.outputs)}
+        return {
+            places[op.results[0]]: inputs_of(inputs_of(op)[0].owner)[0]  # of absolute values
+            for op in self.region.parts.get("largest", ())
+        }
 
     @property
     def has_padded_statistics(self) -> bool:
@@ -118,9 +114,3 @@ class Outputs:
             names = [op.name for op in body_of(inner)] if inner else []
             logs.append(names == ["math.log"] and inputs_of(inner)[0] == total)
         return sorted(logs) == [False, True] and maximum in inputs_of(operation)
-
-
-def is_returned(operation: Any) -> bool:
-    """Whether nothing but the function's return reads what an operation gives."""
-    users = {use.owner.operation.name for use in operation.results[0].uses}
-    return users == {"func.return"}

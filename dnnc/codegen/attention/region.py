@@ -18,10 +18,9 @@ from typing import Any
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..region import Region
-from ..scalars.matching import body_of, operand_of, pointwise
-from ..walk.region_walk import inputs_of, is_reduction
+from ..walk.region_walk import inputs_of
 from .masks import Masks
-from .outputs import Outputs, is_returned
+from .outputs import Outputs
 from .scores import ScoreSteps
 from .sources import Source, makers, multiple, source_of
 from .weights import Weights
@@ -35,8 +34,7 @@ class AttentionRegion:
 
     @cached_property
     def calls(self) -> tuple[Any, Any]:
-        first, second, *_ = (op for op in self.region.operations if op.name == "func.call")
-        return first, second
+        return self.region.part("first"), self.region.part("second")
 
     @property
     def first(self) -> Any:
@@ -50,10 +48,7 @@ class AttentionRegion:
     @cached_property
     def reductions(self) -> tuple[Any, Any]:
         """The operations that reduce rows to their maximum and their sum."""
-        maximum, total = (
-            op for op in self.region.generics() if is_reduction(op) and not is_returned(op)
-        )
-        return maximum, total
+        return self.region.part("maximum"), self.region.part("total")
 
     @property
     def score(self) -> Any:
@@ -72,14 +67,10 @@ class AttentionRegion:
     def rank(self) -> int:
         return len(self.dims)
 
-    @cached_property
+    @property
     def base(self) -> Any:
         """The value that is subtracted from a row's scores: E = exp(S - base)."""
-        distance = pointwise(inputs_of(pointwise(self.exponential))[0])
-        assert distance is not None, "exponentials of distances"
-        found = operand_of(distance, body_of(distance)[-1].operands[1])
-        assert found is not None, "a distance from what rows have"
-        return found
+        return inputs_of(self.region.part("distance"))[1]
 
     # ---- operands
 

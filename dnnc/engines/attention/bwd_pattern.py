@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import dtypes
@@ -34,7 +34,8 @@ class Gradient:
 
     scores, of_weights: the products S and dP.  q, k, v, do: what these multiply.  exponential: E.
     core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.  between: all
-    operations but products.
+    operations but products.  parts: all that kernels know by name, see
+    `codegen.attention.gradient_region`.
     """
 
     scores: Matmul
@@ -50,6 +51,7 @@ class Gradient:
     dk: Tensor
     dv: Tensor
     between: tuple[Op, ...]
+    parts: Mapping[str, Op]
 
     @property
     def score(self) -> Tensor:
@@ -145,7 +147,7 @@ class _Reader(OperandReader):
         p = self._weights(to_v)
         exponential = self._exponential(scores, p.tensor)
         ds = [self._weights(op) for op in of_both]
-        core = self._core(of_weights, delta, exponential, ds[0].tensor)
+        core, distance = self._core(of_weights, delta, exponential, ds[0].tensor)
         for weights in (p, *ds):
             self._verify_between(weights.tensor, scores, of_weights)
             if weights.tensor.shape != exponential.y.shape:
@@ -163,6 +165,12 @@ class _Reader(OperandReader):
             self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
             self._result(to_q), self._result(to_k), self._result(to_v),
             tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
+            {
+                "s": scores, "dp": of_weights, "dv": to_v, "dq": to_q, "dk": to_k,
+                "exponential": exponential, "core": core, "delta": delta,
+                "distance": distance, "weights": self._made(p.tensor),
+                "gradients": self._made(ds[0].tensor),
+            },
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
         for op, operand, axis, is_turned in (
@@ -211,6 +219,13 @@ class _Reader(OperandReader):
                 break
             tensor = made.x
         return _Weights(tensor, is_turned, is_joined)
+
+    def _made(self, tensor: Tensor) -> Op:
+        """The operation that makes a tensor, before mere copies."""
+        op = self.fusion.producers[tensor]
+        while isinstance(op, Pointwise) and op.mode == "identity" and op.x.type == op.y.type:
+            op = self.fusion.producers[op.x]
+        return op
 
     def _result(self, op: Matmul) -> Tensor:
         """The output that a product makes, by way of views of its batch alone."""
@@ -306,10 +321,10 @@ class _Reader(OperandReader):
 
     def _core(
         self, of_weights: Matmul, delta: Reduction, exponential: Pointwise, ds: Tensor
-    ) -> Pointwise:
-        """P * (dP - delta)."""
+    ) -> tuple[Pointwise, Pointwise]:
+        """P * (dP - delta), and the distance in it."""
         above = self.fusion.sources(ds)
-        found: list[Pointwise] = []
+        found: list[tuple[Pointwise, Pointwise]] = []
         for op in above:
             if not isinstance(op, Pointwise) or op.mode != "mul" or op.b is None:
                 continue
@@ -325,7 +340,7 @@ class _Reader(OperandReader):
                     and exponential in self.fusion.sources(share)
                     and {made.y.type, op.y.type, share.type} == {dtypes.f32}
                 ):
-                    found.append(op)
+                    found.append((op, made))
         if len(found) != 1:
             raise Unlike(f"{ds.label} without P * (dP - delta)", _ACCEPTED)
         readers = [op for op in self.fusion.ops if delta in self._reads(op)]

@@ -32,7 +32,7 @@ from ...dialect.fusion import Fusion
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from . import bwd_after, bwd_before
@@ -145,6 +145,10 @@ class SdpaBwdSm90Engine(Engine):
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE", *(() if knobs["ORDERED"] else ("NONDETERMINISTIC",)))
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        parts = {name: [op] for name, op in gradient_of(fusion).parts.items()}
+        return Prepared(fusion, parts=parts)
 
     # ---- tiling
 

@@ -77,7 +77,7 @@ class GradientWalk:
 
     def __post_init__(self) -> None:
         parts = self.parts
-        self.p, self.ds = _unrounded(parts.weights), _unrounded(parts.gradients[0])
+        self.p, self.ds = _unrounded(parts.weights), _unrounded(parts.gradients)
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))

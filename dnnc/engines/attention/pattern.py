@@ -41,7 +41,8 @@ class Attention:
     """The parts of an attention.
 
     first, second: the products.  maximum, total: the reductions of rows.  q, k, v: what is
-    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].  kept: outputs of the scores' dims;
+    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].  distance: S - base.  share: what makes P
+    of exponentials and their sum; None: nothing.  kept: outputs of the scores' dims;
     keeps_weights: whether one of them is made of P.  largest: reductions of all of P or O.
     mixed: whether P is multiplied by tensors of several elements, but for masks that are drawn.
     """
@@ -53,6 +54,8 @@ class Attention:
     q: Operand
     k: Operand
     v: Operand
+    distance: Op
+    share: Op | None
     kept: tuple[Tensor, ...] = ()
     keeps_weights: bool = False
     largest: tuple[Reduction, ...] = ()
@@ -109,7 +112,16 @@ def prepared_attention(fusion: Fusion) -> Prepared:
     row is reduced even where it is one key."""
     found = attention_of(fusion)
     rows = frozenset((found.maximum, found.total))
-    return Prepared(fusion, fusion.upstream(found.score), rows)
+    parts: dict[str, Sequence[Op]] = {
+        "first": [found.first],
+        "second": [found.second],
+        "maximum": [found.maximum],
+        "total": [found.total],
+        "distance": [found.distance],
+        "share": [found.share] if found.share else [],
+        "largest": found.largest,
+    }
+    return Prepared(fusion, fusion.upstream(found.score), rows, parts)
 
 
 @remembered
@@ -137,6 +149,7 @@ class _Reader(OperandReader):
             first, second, maximum, total,
             q, self.operand(first.b, may_be_scaled=True),
             self.operand(second.b, may_be_cut=True),
+            self.fusion.producers[self.fusion.producers[e].operands[0]], share,
             largest=largest, mixed=any(self._is_mixed(op) for op in chain if op is not share),
         )  # fmt: skip
         self._verify_batch(found)
