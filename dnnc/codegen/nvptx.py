@@ -80,6 +80,14 @@ def _toolkit_roots() -> list[Path]:
     return [Path(place) for place in named]
 
 
+def set_target(gpu_module: Any, target: Target, version: int = 0) -> None:
+    """Says what a `gpu.module` is compiled for; version: the least of the PTX ISA, ten times."""
+    features = f', features = "+ptx{max(version, target.ptx_version)}"'
+    gpu_module.attributes["targets"] = ir.Attribute.parse(
+        f'[#nvvm.target<O = 3, chip = "{target.chip}"{features}>]'
+    )
+
+
 def to_ptx(gpu_module: Any) -> str:
     """The PTX of a `gpu.module` in the LLVM dialect, alone in its module."""
     linked = f" l={libdevice_path()}" if _calls_libdevice(gpu_module) else ""  # it takes 2 ms

@@ -11,6 +11,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, Size
 from ..plan.plan import Arg, Launch, Memset, Step
 from ..target import Target
+from . import nvptx
 from .kernel import Kernel
 
 
@@ -29,6 +30,10 @@ class Output:
     steps: list[Step] = field(default_factory=list)
     buffers: dict[str, Expr] = field(default_factory=dict)
     tensors: dict[int, str] = field(default_factory=dict)
+
+    def needs_ptx(self, version: int) -> None:
+        """Makes the PTX of an ISA version, ten times that, or of the target's if it is later."""
+        nvptx.set_target(self.gpu_module, self.target, version)
 
     def kernel(self, suffix: str, threads: int) -> Kernel:
         """A kernel to build; `launch` it when its body is done."""

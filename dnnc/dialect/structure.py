@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import mlir
+from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from ..mlir import ext, func, ir
@@ -168,6 +169,11 @@ def anchor_of(call: Any) -> Any:
         if view.operation.name == "func.func" and view.name.value == name:
             return view
     raise DnncError(Status.BAD_PARAM, f"no function {name}", "the anchor that is called")
+
+
+def compute_type_of(call: Any) -> DType:
+    """The compute type of the anchor that a call names."""
+    return dnn.attribute_value(anchor_of(call).attributes["dnn.compute_type"], DType)
 
 
 def inline_anchors(module: Any, function: Any) -> None:

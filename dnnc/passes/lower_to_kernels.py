@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..codegen import nvptx
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect import structure
@@ -101,10 +102,7 @@ def _new_gpu_module(module: Any, target: Target, index: int) -> Any:
     """The module for the kernels of a fusion, by the fusion's place."""
     with ir.InsertionPoint(module.body):
         made = gpu.GPUModuleOp(f"fusion{index}")
-    features = f', features = "+ptx{target.ptx_version}"'
-    made.operation.attributes["targets"] = ir.Attribute.parse(
-        f'[#nvvm.target<O = 3, chip = "{target.chip}"{features}>]'
-    )
+    nvptx.set_target(made.operation, target)
     if not made.operation.regions[0].blocks:
         made.operation.regions[0].blocks.append()
     return made.operation

@@ -32,44 +32,56 @@ CHUNKS_PER_STEP = K_BYTES // CHUNK_BYTES
 class Instruction:
     """An `mma.sync.m16n8` instruction.
 
-    operand: data type of A and B.  accumulator: of C.  k: depth.  ptx: the operand's PTX name.
+    a, b: data types of the operands.  accumulator: of C.  k: depth.  a_ptx, b_ptx: the operands'
+    PTX names.
     """
 
-    operand: DType
+    a: DType
+    b: DType
     accumulator: DType
     k: int
-    ptx: str
+    a_ptx: str
+    b_ptx: str
 
     def __post_init__(self) -> None:
-        assert self.k * self.operand.bits == 8 * K_BYTES, f"{self} does not take 32 bytes of k"
+        assert self.k * self.a.bits == 8 * K_BYTES, f"{self} does not take 32 bytes of k"
 
-    @property
-    def chunk_elems(self) -> int:
-        """Elements of 16 bytes."""
-        return CHUNK_BYTES * 8 // self.operand.bits
 
+_ALIKE = (
+    (dtypes.f16, dtypes.f32, 16, "f16"),
+    (dtypes.bf16, dtypes.f32, 16, "bf16"),
+    (dtypes.f32, dtypes.f32, 8, "tf32"),
+    (dtypes.i8, dtypes.i32, 32, "s8"),
+)
+_F8 = ((dtypes.f8e4m3, "e4m3"), (dtypes.f8e5m2, "e5m2"))
+F8_PTX_VERSION = 84  # of the PTX ISA, ten times, from which there are products of fp8
 
 INSTRUCTIONS = {
-    row.operand: row
+    (row.a, row.b): row
     for row in (
-        Instruction(dtypes.f16, dtypes.f32, 16, "f16"),
-        Instruction(dtypes.bf16, dtypes.f32, 16, "bf16"),
-        Instruction(dtypes.f32, dtypes.f32, 8, "tf32"),
-        Instruction(dtypes.i8, dtypes.i32, 32, "s8"),
+        *(Instruction(t, t, sums, k, name, name) for t, sums, k, name in _ALIKE),
+        *(Instruction(a, b, dtypes.f32, 32, x, y) for a, x in _F8 for b, y in _F8),
     )
 }
+
+
+def chunk_elems(operand: DType) -> int:
+    """Elements of 16 bytes."""
+    return CHUNK_BYTES * 8 // operand.bits
 
 
 def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[Any]) -> list[Any]:
     """c + a @ b of one instruction: a 4 registers, b 2, c 4 scalars."""
     element = c[0].type
     result = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
-    kind = ir.Attribute.parse(f"#nvvm.mma_type<{row.ptx}>")
+    if row.a.is_fp8:  # MLIR has no such `nvvm.mma.sync`
+        return _unpack(_multiply_fp8(row, result, [*a, *b, *c]), 4, element)
+    kind = ir.Attribute.parse(f"#nvvm.mma_type<{row.a_ptx}>")
     options: dict[str, Any] = {"multiplicand_a_ptx_type": kind, "multiplicand_b_ptx_type": kind}
-    if row.operand == dtypes.f16:  # the one type whose registers MLIR wants as pairs
+    if row.a == dtypes.f16:  # the one type whose registers MLIR wants as pairs
         pair = ir.VectorType.get([2], ir.F16Type.get())
         a, b = ([llvm.BitcastOp(pair, r).result for r in registers] for registers in (a, b))
-    if row.operand.is_integer:
+    if row.a.is_integer:
         overflow = ir.Attribute.parse("#nvvm.mma_int_overflow<wrapped>")
         options["int_overflow_behavior"] = overflow
     made = nvvm.mma_sync(
@@ -80,6 +92,19 @@ def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[A
         list(a), list(b), list(c), **options,
     )  # fmt: skip
     return _unpack(made, 4, element)
+
+
+def _multiply_fp8(row: Instruction, result: Any, registers: Sequence[Any]) -> Any:
+    """The instruction of fp8 operands; registers: of A, B and C."""
+    places = iter(f"${i}" for i in range(4 + len(registers)))
+    d, a, b, c = (", ".join(next(places) for _ in range(count)) for count in (4, 4, 2, 4))
+    text = (
+        f"mma.sync.aligned.m{M}n{N}k{row.k}.row.col.f32.{row.a_ptx}.{row.b_ptx}.f32 "
+        f"{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+    )
+    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+    # All lanes take part: it may not be moved to where some of them are.
+    return llvm.inline_asm(result, list(registers), text, constraints, has_side_effects=True)
 
 
 def _unpack(struct: Any, count: int, element: Any) -> list[Any]:

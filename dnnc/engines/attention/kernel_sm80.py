@@ -380,7 +380,8 @@ class Queries:
 
 def _instruction(dtype: DType) -> mma.Instruction:
     """That of a type, or of f16, which bytes become."""
-    return mma.INSTRUCTIONS[dtypes.f16 if dtype.is_fp8 else dtype]
+    multiplied = dtypes.f16 if dtype.is_fp8 else dtype
+    return mma.INSTRUCTIONS[multiplied, multiplied]
 
 
 def _bytes_kind(source: Source) -> str:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from ... import dtypes
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.hopper import tma
-from ...dialect import dnn, structure
+from ...dialect import structure
 from ...dialect.fusion import Fusion
-from ...dtypes import DType
 from ...errors import Status
 from ..engine import Knobs, Reason
 from ..product.pattern import knob_reason
@@ -65,8 +64,7 @@ class Kind:
             return Kind()
         place = staged_output(parts)
         staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
-        compute = structure.anchor_of(parts.calls[1]).attributes["dnn.compute_type"]
-        return Kind(1, staged, dnn.attribute_value(compute, DType) == dtypes.f32)
+        return Kind(1, staged, structure.compute_type_of(parts.calls[1]) == dtypes.f32)
 
     @property
     def is_fp8(self) -> bool:

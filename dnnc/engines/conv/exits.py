@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...dialect.fusion import Fusion
 from ...dialect.ops import Reduction
-from ...dialect.tensor import text
-from ...expr import typical
+from ...dialect.tensor import Tensor, text
+from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Reason
-from ..surface import LAUNCH_SECONDS, pattern_reason
+from ..product.bits import whole_bytes
+from ..product.exit_model import TileReduction
+from ..product.exit_model import exit_seconds as exit_seconds_of
+from ..surface import pattern_reason
 from .pattern import conv_of, shape_of
-
-_PARTIAL_BYTES = 4
-_MOST_PARTS = 512  # of an element that one kernel combines
 
 
 def exits_of(fusion: Fusion) -> tuple[Reduction, ...]:
@@ -39,6 +39,11 @@ def exit_axes_reasons(fusion: Fusion) -> list[Reason]:
     return []
 
 
+def has_whole_bytes(output: Tensor, made: Sequence[Expr], group_channels: int) -> bool:
+    """Whether the channels of each group of a boolean output are whole bytes; made: Y's dims."""
+    return output.shape == tuple(made) and whole_bytes(output, 1, Expr.of(group_channels))
+
+
 def exit_seconds(
     fusion: Fusion,
     tile: tuple[int, int],
@@ -51,16 +56,12 @@ def exit_seconds(
     tile: pixels and channels.  of_tile(whether channels are kept): partials of an element that a
     tile has, and the elements a second of an SM that reductions take.
     """
-    seconds, kernels = 0.0, 0
     pixels, channels = (
         typical(shape_of(conv_of(fusion)).pixels),
         typical(conv_of(fusion).made.shape[1]),
     )
+    found = []
     for op in exits_of(fusion):
-        elements = typical(op.y.elements())
-        each, rate = of_tile(elements >= channels > 1)
-        parts = -(-pixels // tile[0]) * each
-        seconds += pixels * channels / (rate * target.sm_count)
-        seconds += 2 * parts * elements * _PARTIAL_BYTES / (target.dram_gbs * 1e9)
-        kernels = max(kernels, 2 if parts > _MOST_PARTS else 1)
-    return seconds + kernels * LAUNCH_SECONDS
+        each, rate = of_tile(typical(op.y.elements()) >= channels > 1)
+        found.append(TileReduction(op, rate, -(-pixels // tile[0]) * each))
+    return exit_seconds_of(found, pixels * channels, target)

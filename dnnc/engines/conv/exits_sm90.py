@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ...codegen.hopper import wgmma
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.tensor import Tensor, text
-from ...errors import Status
+from ...dialect.tensor import Tensor
 from ...target import Target
 from ..engine import Knobs, Reason
-from ..product.bits_sm90 import whole_bytes
+from ..product.bits import bits_reason, booleans_of
 from ..product.knobs_sm90 import COLUMNS, ROWS
 from ..product.pattern import knob_reason, reducing_epilogue_reasons
 from ..product.tiling_sm90 import TURNS, sides_of
 from .before_sm90 import computes, kept_operands
-from .exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
+from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes, pixel_axes
 from .pattern import conv_of, shape_of
 
+_BOOLEANS = "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
 _MOST_COLUMNS = 64  # of tiles of 256 rows
 _MOST_SWAPPED = 128  # the same with SWAP_AB=1
 _MOST_TURNED = 64 * 128  # results of a tile that one warpgroup has
@@ -36,20 +36,9 @@ def exit_reasons(fusion: Fusion) -> list[Reason]:
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:
-    for output in booleans_of(fusion):
-        if not _has_whole_bytes(output, fusion):
-            what = f"{output.label} of dims {text(output.shape)}, strides {text(output.layout)}"
-            supported = (
-                "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
-            )
-            return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "boolean output", what, supported)]
-    return []
-
-
-def _has_whole_bytes(output: Tensor, fusion: Fusion) -> bool:
-    op = conv_of(fusion)
-    channels = output.shape[1] // shape_of(op).groups
-    return output.shape == op.made.shape and whole_bytes(output, 1, channels)
+    made, channels = conv_of(fusion).made.shape, shape_of(conv_of(fusion)).k_group
+    strange = [t for t in booleans_of(fusion) if not has_whole_bytes(t, made, channels)]
+    return [bits_reason(strange[0], _BOOLEANS)] if strange else []
 
 
 # ---- knobs
@@ -72,10 +61,6 @@ def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
 
 
 # ---- what there is
-
-
-def booleans_of(fusion: Fusion) -> list[Tensor]:
-    return [t for t in fusion.outputs if t.type.kind == "b"]
 
 
 def whole_outputs(fusion: Fusion) -> list[Tensor]:

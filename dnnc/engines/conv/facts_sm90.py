@@ -12,6 +12,7 @@ from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.tensor import Tensor
 from ...expr import typical
 from ..engine import Knobs
+from ..product.bits import booleans_of
 from ..product.facts_sm90 import (
     SPLITS,
     EpilogueFacts,
@@ -27,7 +28,7 @@ from ..product.tile_sm90 import stored_by_tma
 from ..surface import bytes_of
 from .before_sm90 import beside_bytes, computes, kept_operands, raws_of, rewrites_in_place
 from .beside_sm90 import shape_of_knobs, side_by_side
-from .exits_sm90 import booleans_of, whole_outputs
+from .exits_sm90 import whole_outputs
 from .operands_sm90 import filter_row_bytes
 from .pattern import NARROW_BYTES, ConvShape, conv_of, pixel_matrix, shape_of
 

@@ -54,7 +54,7 @@ def predicted(
     bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * min(1.0, blocks / target.sm_count)
     memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
     cycles = target.f32_tflops * 1e12 / 2 / (target.sm_count * _SCHEDULERS * WARP_THREADS)
-    operations = 2 * PIXELS * RESULTS * mma.INSTRUCTIONS[facts.type].k
+    operations = 2 * PIXELS * RESULTS * mma.INSTRUCTIONS[facts.type, facts.type].k
     product_cycles = operations / mma_sync_rate(target.mma_tflops[facts.type.name], target) * cycles
     work = _strip_cycles(facts, tiling, list(fusion.roles.values()), product_cycles)
     busy = {name: per_sm * count / cycles for name, count in work.items()}

@@ -26,7 +26,7 @@ from ...errors import Status
 from ...expr import Expr
 from ...target import Target
 from ..engine import NHWC, Engine, Knob, Knobs, Prediction, Reason
-from ..product.kernel_sm80 import operand_type
+from ..product.kernel_sm80 import operand_types
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
 from .grouped_kernel import GroupedKernel
@@ -152,7 +152,7 @@ class ConvGroupedSm80Engine(Engine):
         own = region.arguments.get(x)
         met = [own] if own is not None else region.arguments.values()
         loaded = _tap_registers(shape, region.dims_of(x), met)
-        facts = GroupedFacts(shape, operand_type(region), loaded)
+        facts = GroupedFacts(shape, operand_types(region)[0], loaded)
         return facts.tiling(knobs).plain()
 
     # ---- code

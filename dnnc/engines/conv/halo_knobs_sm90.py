@@ -9,13 +9,14 @@ from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Knobs, Reason
+from ..product.bits import booleans_of
 from ..product.knobs_sm90 import BESIDE, STAGES, SWIZZLES
 from ..product.model_sm90 import HopperWork
 from ..product.pattern import knob_reason
 from ..product.shared_layout_sm90 import SharedLayout
 from ..surface import fewer_than, smem_reasons
 from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
-from .exits_sm90 import booleans_of, keeps_pixels, whole_outputs
+from .exits_sm90 import keeps_pixels, whole_outputs
 from .facts_sm90 import (
     conv_facts_of,
     conv_row_of,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
-from ...codegen.ampere import mma
 from ...codegen.ampere.operand_tile import is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
@@ -26,6 +25,7 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..product.bits import bits_reason, booleans_of, whole_bytes
 from ..product.exits import SpaceAxes
 from ..product.kernel_sm80 import (
     Batch,
@@ -33,7 +33,7 @@ from ..product.kernel_sm80 import (
     anchor_call,
     emit_product,
     fragment_width,
-    operand_type,
+    operand_types,
     tile_plan,
     whole_outputs,
 )
@@ -45,18 +45,17 @@ from ..product.knobs_sm80 import (
     notes_of,
     threads_of,
 )
-from ..product.model_sm80 import LINE_BYTES, OperandLines
+from ..product.model_sm80 import EXIT_RATE, LINE_BYTES, OperandLines
 from ..product.pattern import (
     compute_reasons,
-    epilogue_reasons,
     knob_reason,
     reducing_epilogue_reasons,
 )
 from ..product.surface_sm80 import OPERAND_TYPES, Work
-from ..surface import boolean_reason, fp8_reasons, pattern_reason, too_large_reasons
+from ..surface import fp8_reasons, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .beside_sm80 import BesidePixels, shape_of_knobs
-from .exits import exit_axes_reasons, exit_seconds, exits_of
+from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
 from .pattern import GROUP, ConvShape, conv_of, conv_of_call, shape_of
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
@@ -71,9 +70,13 @@ from .tiles_sm80 import (
     pixel_plan,
 )
 
+_BOOLEANS = (
+    "boolean outputs of Y's dims with channels last, those of a group a multiple of 8, or all with "
+    "contiguous rows of a multiple of 8 pixels (no strides of a gradient)"
+)
 _PATTERN = "one conv_fprop or conv_dgrad, pointwise and view operations"
 # Types of X and W that are multiplied as they are; others are cast.
-_PAIRS = frozenset((type_, type_) for type_ in mma.INSTRUCTIONS)
+_PAIRS = frozenset((type_, type_) for type_ in OPERAND_TYPES)
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
@@ -85,7 +88,6 @@ _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
-_EXIT_RATE = 15e9  # elements a second of an SM that reductions take from shared memory
 _BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
 _DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and 1.8 times as long
 
@@ -109,7 +111,8 @@ class ConvSm80Engine(Engine):
         "symbols",
         "pointwise and view operations on X, padded after them, and on W; pointwise operations of "
         "Y's dims after it, the convolution used anywhere; several outputs, each of which follows "
-        "it, of any type but BOOLEAN and of any layout",
+        "it, of any type and layout; BOOLEAN ones, packed, have channels last, those of a group a "
+        "multiple of 8, or all of them pixels of a row of such a number",
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
         "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed; with "
         "strides in one launch, without reductions after it",
@@ -196,7 +199,7 @@ class ConvSm80Engine(Engine):
         share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
         seconds = found.seconds * share + _START_SECONDS
         tile = (knobs["TILE_M"], knobs["TILE_N"])
-        seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
+        seconds += exit_seconds(fusion, tile, target, lambda _: (1, EXIT_RATE))
         is_a_guess = target.name == "sm_90a" and beside == 1
         return replace(found, seconds=seconds * (_DOUBT if is_a_guess else 1.0))
 
@@ -214,7 +217,7 @@ class ConvSm80Engine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        call, type_ = anchor_call(region), operand_type(region)
+        call, (type_, _) = anchor_call(region), operand_types(region)
         apart = conv_of_call(region, call)
         axes = depth_axes(region, call)
         x, w = call.operands
@@ -223,7 +226,11 @@ class ConvSm80Engine(Engine):
         filter_ = filter_plan(region, w, shape, Depth.of(apart, axes))
         first = next((tensor for _, tensor in whole_outputs(region)), None)
         along = "m" if first is not None and _is_along_pixels(first) else "n"
-        extent = first.shape[-1] if first and along == "m" else Expr.of(shape.k_group)
+        booleans = [tensor for _, tensor in region.outputs if tensor.type.kind == "b"]
+        if booleans:
+            sides = _bit_sides(booleans, apart, region.dims_of(call.results[0]))
+            along = along if along in sides else sides[0]
+        extent = first.shape[-1] if first is not None and along == "m" else Expr.of(shape.k_group)
         is_apart = along == "m" and shape.spread is not None  # neighbours are of other phases
         width = 1 if is_apart else fragment_width(region, extent)
         plan = tile_plan(knobs, pixels, filter_, along, width)
@@ -243,18 +250,40 @@ def _cast(fusion: Fusion) -> Fusion:
 def _after_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the convolution is not pointwise work, or reductions at its exit."""
     op = conv_of(fusion)
-    if not exits_of(fusion):
-        return epilogue_reasons(fusion, op)
-    if isinstance(op, ConvDgrad) and any(stride > 1 for stride in op.stride):
+    has_strides = isinstance(op, ConvDgrad) and any(stride > 1 for stride in op.stride)
+    if has_strides and exits_of(fusion):
         what = f"{op.label} of strides {list(op.stride)}, and reductions after it"
         return [pattern_reason(what, "strides of 1, or no reductions")]
-    booleans = [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
-    return reducing_epilogue_reasons(fusion, 0) or exit_axes_reasons(fusion) or booleans
+    return (
+        reducing_epilogue_reasons(fusion, 0)
+        or exit_axes_reasons(fusion)
+        or _boolean_reasons(booleans_of(fusion), shape_of(op), op.made.shape)
+    )
+
+
+def _boolean_reasons(
+    booleans: Sequence[Tensor], shape: ConvShape, made: Sequence[Expr]
+) -> list[Reason]:
+    if not booleans or _bit_sides(booleans, shape, made):
+        return []
+    return [bits_reason(booleans[0], _BOOLEANS)]
+
+
+def _bit_sides(booleans: Sequence[Tensor], shape: ConvShape, made: Sequence[Expr]) -> list[str]:
+    """Along what fragments may lie so that each holds whole bytes of all boolean outputs: channels
+    (n), pixels of a row (m).  made: Y's dims."""
+    dims, last = tuple(made), len(made) - 1
+    sides = {
+        "n": all(has_whole_bytes(t, made, shape.k_group) for t in booleans),
+        "m": shape.spread is None
+        and all(t.shape == dims and whole_bytes(t, last, dims[last]) for t in booleans),
+    }
+    return [side for side, fits in sides.items() if fits]
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
     """The matrices of the convolution of a region."""
-    call, type_ = anchor_call(region), operand_type(region)
+    call, (type_, _) = anchor_call(region), operand_types(region)
     apart = conv_of_call(region, call)
     beside = tile["beside"]
     shape, depth = replace(apart, beside=beside), Depth.of(apart, tile["depth"])

@@ -25,6 +25,7 @@ from ...dialect.ops.conv import Convolved
 from ...errors import Status
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..product.bits import booleans_of
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import (
     BESIDE,
@@ -48,7 +49,7 @@ from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
 from .exits import exits_of
-from .exits_sm90 import booleans_of, exit_knob_reasons, exit_reasons, exit_seconds_of
+from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .facts_sm90 import (
     beside_of,
     conv_facts_of,

@@ -32,7 +32,7 @@ from ..product.kernel_sm80 import (
     anchor_call,
     emit_product,
     fragment_width,
-    operand_type,
+    operand_types,
     tile_plan,
 )
 from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of, notes_of
@@ -189,7 +189,7 @@ def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
-    call, type_ = anchor_call(region), operand_type(region)
+    call, (type_, _) = anchor_call(region), operand_types(region)
     shape, parts = shape_of_call(region, call), tile["parts"]
     tile_m, tile_n, tile_k = tile["tile"]
     x, dy = call.operands

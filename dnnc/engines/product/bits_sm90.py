@@ -20,15 +20,13 @@ from ...codegen import ops
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals import reduce
 from ...dialect.fusion import Fusion
-from ...dialect.tensor import Tensor, text
-from ...errors import Status
-from ...expr import Expr
 from ...mlir import arith, ir
 from ..engine import Reason
+from .bits import BYTE, bits_reason, booleans_of, swaps_of
 from .pattern import flowing_reductions, is_grouped, matmul_of
 
+# A block has as many columns as a byte has elements.
 _QUAD = 4  # lanes that hold a row, and bytes of a word
-_BYTE = 8  # elements of a byte, and columns of a block
 
 _SUPPORTED = (
     "boolean outputs of the product's dims with contiguous rows whose length is a multiple of 8 "
@@ -40,49 +38,23 @@ _SUPPORTED = (
 # ---- the support surface
 
 
-def stored_as_bits(output: Tensor, *, swaps: bool) -> bool:
-    """Whether what lies along the instruction's columns is whole bytes."""
-    column = output.rank - 2 if swaps else output.rank - 1
-    return whole_bytes(output, column, output.shape[column])
-
-
-def whole_bytes(output: Tensor, column: int, extent: Expr) -> bool:
-    """Whether each so many elements along an axis, from its start on, are whole bytes."""
-    others = [
-        stride
-        for axis, stride in enumerate(output.layout)
-        if axis != column and output.shape[axis].constant != 1
-    ]
-    return (
-        output.layout[column].constant == 1
-        and extent.known_divisor() % _BYTE == 0
-        and all(stride.known_divisor() % _BYTE == 0 for stride in others)
-    )
-
-
 def swaps_of_bits(fusion: Fusion) -> list[int]:
     """The values of SWAP_AB with which every boolean output is stored as whole bytes."""
-    booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+    booleans = booleans_of(fusion)
     if not booleans:
         return [0, 1]
     keeps_rows = is_grouped(fusion) or bool(flowing_reductions(fusion))
-    return [
-        swap
-        for swap in ((0,) if keeps_rows else (0, 1))
-        if all(stored_as_bits(t, swaps=bool(swap)) for t in booleans)
-    ]
+    return [swap for swap in swaps_of(booleans) if not (swap and keeps_rows)]
 
 
 def bits_reasons(fusion: Fusion) -> list[Reason]:
     """Why a boolean output has bytes that would have several writers."""
     dims = matmul_of(fusion).c.shape
-    booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+    booleans = booleans_of(fusion)
     strange = [t for t in booleans if t.shape != dims]
     if not strange and swaps_of_bits(fusion):
         return []
-    output = (strange or booleans)[0]
-    what = f"{output.label} of dims {text(output.shape)}, strides {text(output.layout)}"
-    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "boolean output", what, _SUPPORTED)]
+    return [bits_reason((strange or booleans)[0], _SUPPORTED)]
 
 
 # ---- code
@@ -95,7 +67,7 @@ class QuadBits:
         """lane: of the warp.  columns: of the tile."""
         self.target = target
         self.own = lane & (_QUAD - 1)
-        self.blocks = columns // _BYTE
+        self.blocks = columns // BYTE
         self.words: dict[tuple[int, int], Any] = {}
 
     def add(self, tile: Any, fragment: Any, value: Any) -> None:
@@ -106,7 +78,7 @@ class QuadBits:
         row = (fragment.block, fragment.half)
         word = self.words.pop(row, 0)
         for i, bit in enumerate(ops.elements(value)):
-            word = ops.select(bit, 1 << (_BYTE * place + i), 0) | word
+            word = ops.select(bit, 1 << (BYTE * place + i), 0) | word
         if place + 1 == _QUAD or block + 1 == self.blocks:
             self._store(tile, fragment, word, place + 1)
         else:
@@ -116,11 +88,11 @@ class QuadBits:
         """Gathers a word of some blocks, of which a fragment of the last one is in hand."""
         word = word << (self.own * 2)
         word = reduce.across_lanes(word, _QUAD, ops.or_)
-        byte = word >> (self.own * _BYTE)
+        byte = word >> (self.own * BYTE)
         byte = arith.TruncIOp(ir.IntegerType.get_signless(8), byte).result
         # The fragment is at 8 * (blocks - 1) + 2 * own of the word, the byte at 8 * own.
-        number = fragment.column.number - _BYTE * (blocks - 1)
-        number = number + self.own * (_BYTE - 2)
-        whole = replace(fragment, column=replace(fragment.column, number=number, width=_BYTE))
+        number = fragment.column.number - BYTE * (blocks - 1)
+        number = number + self.own * (BYTE - 2)
+        whole = replace(fragment, column=replace(fragment.column, number=number, width=BYTE))
         has_byte = self.own < blocks if blocks < _QUAD else None
         self.target.store_byte(tile.at(whole), byte, ops.both(whole.inside, has_byte))

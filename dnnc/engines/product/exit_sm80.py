@@ -3,7 +3,8 @@
 
 When the product's tile lies in shared memory, the block goes through it once more: threads side by
 side have neighbours of what is kept (columns, rows, or nothing), the others a share of what is
-reduced, whose totals they add up in their order.  `exits` says how partials are combined.
+reduced, whose totals they add up in their order.  Where both rows and columns are kept, as of a sum
+over matrices, each element is a partial.  `exits` says how partials are combined.
 """
 
 from __future__ import annotations
@@ -43,8 +44,32 @@ class TileExits(PartialExits):
         groups: dict[tuple[bool, bool], list[Exit]] = {}
         for found in self.exits:
             groups.setdefault((found.keeps_row, found.keeps_column), []).append(found)
-        for group in groups.values():
-            self._write(group, at, batch, first)
+        for (keeps_row, keeps_column), group in groups.items():
+            if keeps_row and keeps_column:  # matrices are reduced alone
+                self._write_elements(group, at, batch, first)
+            else:
+                self._write(group, at, batch, first)
+
+    def _write_elements(
+        self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]
+    ) -> None:
+        """Every element of the tile is a partial of its own."""
+        size = self.tile[0] * self.tile[1]
+
+        def step(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            row, column = ops.div(number, self.tile[1]), ops.rem(number, self.tile[1])
+            places = [ops.add(n, inner) for n, inner in zip(first, (row, column), strict=True)]
+            pairs = zip(places, self.sizes, strict=True)
+            insides = [ops.less(place, self.kernel.size(extent)) for place, extent in pairs]
+            with ops.if_(ops.both(*insides)):
+                here, coordinates = at(row, column)
+                for found in group:
+                    value = here.value(inputs_of(found.operation)[0], coordinates, 1)
+                    value = reduce.taken(found.operation, value, is_row=False)
+                    self._store(found, batch, (0, 0), places, value)
+            return carried
+
+        ops.for_(ops.thread_id(), size, self.kernel.threads, [], step)
 
     def _write(self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]) -> None:
         kept = self._kept_side(group[0])
@@ -78,14 +103,18 @@ class TileExits(PartialExits):
             total = reduce.across_rows(self.kernel, name, total, place, own, rows, combine)
             is_writer = ops.both(self._is_inside(kept, place, first), ops.compare("eq", own, 0))
             with ops.if_(is_writer):
-                row, column = (ops.add(n, place) for n in first)
-                target = self.place(found, batch, numbers, row, column)
-                pointer = ops.gep(self.buffer(found), target, found.element)
-                ops.store(pointer, total, found.size)
+                self._store(found, batch, numbers, [ops.add(n, place) for n in first], total)
+
+    def _store(
+        self, found: Exit, batch: Batch, parts: Sequence[Any], places: Sequence[Any], value: Any
+    ) -> None:
+        """Writes a partial; parts: its numbers along rows and columns.  places: its row, column."""
+        target = self.place(found, batch, parts, *places)
+        pointer = ops.gep(self.buffer(found), target, found.element)
+        ops.store(pointer, value, found.size)
 
     def _kept_side(self, found: Exit) -> int | None:
         """0: rows are kept, 1: columns; None: neither."""
-        assert not (found.keeps_row and found.keeps_column), "a reduction of nothing"
         return 0 if found.keeps_row else 1 if found.keeps_column else None
 
     def _is_inside(self, kept: int | None, place: Any, first: Sequence[Any]) -> Any:

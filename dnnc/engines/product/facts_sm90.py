@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from ... import dtypes
 from ...codegen.hopper import tma, wgmma
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
@@ -31,6 +30,7 @@ from .pattern import (
     is_heavy,
     matmul_of,
     matmuls_of,
+    promotes_sums,
 )
 from .tile_sm90 import moves_by_tma, moves_turned, stages_turned, stored_by_tma
 
@@ -197,11 +197,6 @@ def instruction_of_types(a: DType, b: DType) -> wgmma.Instruction:
 
 def promotes(op: Product) -> bool:
     return promotes_sums(op.a.type, op.compute_type)
-
-
-def promotes_sums(a: DType, compute: DType) -> bool:
-    """Whether sums have to be more exact than the accumulators of fp8 products are."""
-    return a.is_fp8 and compute != dtypes.fast_float_for_fp8
 
 
 def computes_operands(fusion: Fusion) -> bool:

@@ -30,6 +30,7 @@ from ...codegen.tiles.schedule import TileOrder
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
 from ...codegen.walk.region_walk import Walk
+from ...dialect import structure
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, ceildiv
@@ -39,6 +40,7 @@ from ..engine import Knobs
 from .exit_sm80 import TileExits
 from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
+from .pattern import promotes_sums
 
 Batch = Mapping[int, Coordinate]
 _BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
@@ -107,10 +109,18 @@ def anchor_call(region: Region) -> Any:
     return next(op for op in region.operations if op.name == "func.call")
 
 
-def operand_type(region: Region) -> DType:
-    """The type of the operands of the product."""
-    value = anchor_call(region).operands[0]
-    return dtypes.of(str(ir.RankedTensorType(value.type).element_type))
+def operand_types(region: Region) -> tuple[DType, DType]:
+    """The types of A and B."""
+    a, b, *_ = (
+        dtypes.of(str(ir.RankedTensorType(value.type).element_type))
+        for value in anchor_call(region).operands
+    )
+    return a, b
+
+
+def instruction_of(region: Region) -> mma.Instruction:
+    """The instruction that multiplies the operands."""
+    return mma.INSTRUCTIONS[operand_types(region)]
 
 
 def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
@@ -159,6 +169,8 @@ def emit_product(
     """The kernel of a region, and its launch."""
     warps_m, warps_n = tile["warps"]
     kernel = output.kernel("", warps_m * warps_n * WARP_THREADS)
+    if instruction_of(region).a.is_fp8:
+        output.needs_ptx(mma.F8_PTX_VERSION)
     with kernel.body():
         emitter = _Emitter(kernel, region, tile, matrices_of(kernel, region, tile))
         kernel.min_blocks = emitter.blocks_together
@@ -178,7 +190,9 @@ class _Emitter:
     matrices: Matrices
 
     def __post_init__(self) -> None:
-        self.row = mma.INSTRUCTIONS[operand_type(self.region)]
+        self.row = instruction_of(self.region)
+        compute = structure.compute_type_of(self.matrices.call)
+        self.promotes = promotes_sums(self.row.a, compute)
         self.tile_m, self.tile_n, self.tile_k = self.tile["tile"]
         self.warps_m, self.warps_n = self.tile["warps"]
         self.stages = self.tile["stages"]
@@ -362,9 +376,10 @@ class _Emitter:
 
         The tensor cores cut what they add down to f32, which over a long k is far from what f32
         rounding gives; three products for one are for those who want f32, so they are summed
-        from zero and added to the rest by an addition that rounds.
+        from zero and added to the rest by an addition that rounds.  So is a product of fp8, whose
+        sums have fewer bits, unless the compute type allows for that.
         """
-        if len(products) == 1:
+        if len(products) == 1 and not self.promotes:
             return mma.multiply(self.row, *products[0], sums)
         part = [ops.zeros(ir.F32Type.get())] * 4
         for a, b in products:
@@ -373,7 +388,7 @@ class _Emitter:
 
     def _products(self, a: list[list[Any]], b: list[list[Any]]) -> list[tuple[Any, Any]]:
         """The operand pairs whose products make one: f32 is split for tf32, small terms first."""
-        if self.row.ptx != "tf32":
+        if self.row.a != dtypes.f32:
             return [(a, b)]
         if self.tile["products"] == 1:
             rounded = [[[mma.tf32(r) for r in tile] for tile in operand] for operand in (a, b)]

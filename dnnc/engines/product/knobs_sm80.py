@@ -44,7 +44,7 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
 
     every: of `all_knobs`.
     """
-    chunk = mma.INSTRUCTIONS[operand].chunk_elems
+    chunk = mma.chunk_elems(operand)
     rows, columns, depth, stages, tf32 = every
     common = (rows, columns, replace(depth, values=(4 * chunk, 8 * chunk)), stages)
     return (*common, tf32) if operand == dtypes.f32 else common
@@ -67,7 +67,7 @@ def illegal_reasons(
 
 def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Knobs]:
     """Choices that are worth a look: every tile with a few depths and stages."""
-    chunk = mma.INSTRUCTIONS[operand].chunk_elems
+    chunk = mma.chunk_elems(operand)
     found: list[Knobs] = []
     for products_of_one in (3, 1) if operand == dtypes.f32 else (0,):
         for (m, n), depth, stages in _shapes(chunk):

@@ -10,7 +10,7 @@ repeat the last one, since what they give is not stored; k past K is zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...codegen.ampere.operand_tile import access_bytes
@@ -22,20 +22,25 @@ from ...codegen.region import Region
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.ops import Reduction
 from ...dialect.tensor import Tensor
 from ...errors import Status
-from ...expr import Expr
+from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import fp8_reasons, too_large_reasons
+from .bits import bits_reason, booleans_of, swaps_of
+from .exit_model import TileReduction, exit_seconds
+from .exits import SpaceAxes
 from .kernel_sm80 import (
     Batch,
     Matrices,
     anchor_call,
     emit_product,
     fragment_width,
-    operand_type,
+    operand_types,
     tile_plan,
+    whole_outputs,
 )
 from .knobs_sm80 import (
     all_knobs,
@@ -44,18 +49,24 @@ from .knobs_sm80 import (
     knobs_of,
     notes_of,
 )
-from .model_sm80 import OperandLines
+from .model_sm80 import EXIT_RATE, OperandLines
 from .pattern import (
     Product,
     anchor_reasons,
     compute_reasons,
-    epilogue_reasons,
     is_along_columns,
     matmul_of,
+    promotes_sums,
+    reducing_epilogue_reasons,
     sizes_of,
     tile_reasons,
 )
 from .surface_sm80 import OPERAND_TYPES, Work
+
+_BOOLEANS = (
+    "boolean outputs of the product's dims with contiguous rows whose length is a multiple of 8 "
+    "and whose other strides are, or all with contiguous columns"
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,14 @@ class MatmulSm80Engine(Engine):
     index: int = 4
     families: tuple[str, ...] = ("product",)
     support: tuple[str, ...] = (
-        "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, sums "
-        "in f32 (of HALF compute too, rounded once) or i32; any sizes, strides, broadcast batches",
+        "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, or "
+        "fp8 ones (each of either type) from sm_89 on, sums in f32 (of HALF compute too, rounded "
+        "once) or i32; any sizes, strides, broadcast batches",
         "pointwise and view operations on A, B and beside the product; pointwise operations of "
         "the product's dims after it, the product used anywhere; several outputs, each of which "
-        "follows the product, of any type but BOOLEAN",
+        "follows the product, of any type; BOOLEAN ones, packed, have the product's dims and "
+        "contiguous rows (or all of them columns) of a multiple of 8 elements",
+        "reductions at the exit over any axes",
     )
 
     # ---- the support surface
@@ -80,21 +94,23 @@ class MatmulSm80Engine(Engine):
             return reasons
         return (
             *self._type_reasons(matmul_of(fusion)),
-            *epilogue_reasons(fusion, matmul_of(fusion)),
+            *reducing_epilogue_reasons(fusion, 0),
+            *_boolean_reasons(fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
             *tile_reasons(matmul_of(fusion)),
         )
 
     def _type_reasons(self, op: Product) -> list[Reason]:
-        if op.a.type == op.b.type and op.a.type in OPERAND_TYPES:
+        alike = op.a.type == op.b.type and op.a.type in OPERAND_TYPES
+        if alike or (op.a.type.is_fp8 and op.b.type.is_fp8):
             return compute_reasons(op.compute_type, op.a.type, op.b.type)
         return [
             Reason(
                 Status.NOT_SUPPORTED_DATA_TYPE,
                 "operand types",
                 f"A {op.a.type}, B {op.b.type}",
-                "both f16, bf16, f32 or i8 (identity casts an operand)",
+                "both f16, bf16, f32 or i8, or each of an fp8 type (identity casts an operand)",
             )
         ]
 
@@ -117,10 +133,14 @@ class MatmulSm80Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
         a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
-        return _work(fusion).predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
+        found = _work(fusion).predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
+        more = _exit_seconds(fusion, (knobs["TILE_M"], knobs["TILE_N"]), target)
+        return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return notes_of(knobs)
+        op = matmul_of(fusion)
+        is_reduced = op.a.type.is_fp8 and not promotes_sums(op.a.type, op.compute_type)
+        return (*notes_of(knobs), *(("REDUCED_PRECISION_REDUCTION",) if is_reduced else ()))
 
     def register_pressure(self, knobs: Knobs) -> int:
         return knobs["TILE_M"] * knobs["TILE_N"]
@@ -131,18 +151,51 @@ class MatmulSm80Engine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        call, type_ = anchor_call(region), operand_type(region)
-        a = operand_plan(region, call.operands[0], type_, is_a=True)
-        b = operand_plan(region, call.operands[1], type_, is_a=False)
-        first = region.outputs[0][1]
-        along = "m" if is_along_columns(first) else "n"
-        width = fragment_width(region, first.shape[-2 if along == "m" else -1])
+        call, types = anchor_call(region), operand_types(region)
+        a = operand_plan(region, call.operands[0], types[0], is_a=True)
+        b = operand_plan(region, call.operands[1], types[1], is_a=False)
+        along = _along(region)
+        dims = region.dims_of(call.results[0])
+        width = fragment_width(region, dims[-2 if along == "m" else -1])
         return tile_plan(knobs, a, b, along, width)
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         emit_product(region, tile, output, _matrices)
+
+
+def _boolean_reasons(fusion: Fusion) -> list[Reason]:
+    dims, booleans = matmul_of(fusion).c.shape, booleans_of(fusion)
+    strange = [t for t in booleans if t.shape != dims]
+    if not strange and (not booleans or swaps_of(booleans)):
+        return []
+    return [bits_reason((strange or booleans)[0], _BOOLEANS)]
+
+
+def _along(region: Region) -> str:
+    """The axis, m or n, that the epilogue's fragments lie along: the outputs' contiguous one, if
+    each fragment then holds whole bytes of all boolean outputs."""
+    whole = [tensor for _, tensor in whole_outputs(region)]
+    sides = swaps_of([t for t in whole if t.type.kind == "b"])
+    wanted = int(bool(whole) and is_along_columns(whole[0]))
+    return "nm"[wanted if wanted in sides else sides[0]]
+
+
+def _exit_seconds(fusion: Fusion, tile: tuple[int, int], target: Target) -> float:
+    """Seconds that reductions take beside the rest."""
+    op = matmul_of(fusion)
+    m, n, _, count = map(typical, sizes_of(op))
+    sides = -(-m // tile[0]), -(-n // tile[1])
+    found = []
+    for reduction in fusion.ops:
+        if isinstance(reduction, Reduction):
+            kept = [reduction.y.shape[axis] == op.c.shape[axis] for axis in (-2, -1)]
+            parts = count * m * n // max(1, typical(reduction.y.elements()))
+            for side, size, keeps in zip(sides, (m, n), kept, strict=True):
+                parts = parts if keeps else parts * side // max(1, size)
+            found.append(TileReduction(reduction, EXIT_RATE, max(1, parts)))
+    return exit_seconds(found, count * m * n, target)
 
 
 @remembered_at_sizes
@@ -198,14 +251,16 @@ class _LastAxes:
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
     """The matrices of the matmul of a region."""
-    call, type_ = anchor_call(region), operand_type(region)
+    call, types = anchor_call(region), operand_types(region)
     tile_m, tile_n, tile_k = tile["tile"]
-    a = MatrixTile(kernel, region, call.operands[0], tile["a"], type_, True, tile_m, tile_k)
-    b = MatrixTile(kernel, region, call.operands[1], tile["b"], type_, False, tile_n, tile_k)
+    a = MatrixTile(kernel, region, call.operands[0], tile["a"], types[0], True, tile_m, tile_k)
+    b = MatrixTile(kernel, region, call.operands[1], tile["b"], types[1], False, tile_n, tile_k)
     dims = region.dims_of(call.results[0])
     batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
     batch = Loops(dims, tuple((axis,) for axis in batch_axes))
-    return Matrices(call, a, b, (a.size, b.size, a.k_size), batch, _LastAxes(dims))
+    others = {axis: axis for axis in batch_axes}
+    axes = SpaceAxes((len(dims) - 2,), (len(dims) - 1,), others)
+    return Matrices(call, a, b, (a.size, b.size, a.k_size), batch, _LastAxes(dims), axes)
 
 
 MATMUL_SM80 = MatmulSm80Engine()

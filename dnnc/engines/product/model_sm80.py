@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import hypot
 
 from ...dialect.tensor import Tensor
+from ...dtypes import DType
 from ...target import Target
 from ..engine import Prediction
 from .memory_model import again_share, bent, transfer_seconds
@@ -62,13 +63,29 @@ LINE_BYTES = 128
 _LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by bytes
 _EPILOGUE_RATE = 8e9  # elements a second of an SM
 _HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
+EXIT_RATE = 15e9  # elements a second of an SM that reductions take from shared memory
 _OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
+
+
+def tflops_of(operand: DType, target: Target) -> float:
+    """The tensor cores' rate for an operand type.
+
+    Products of fp8 are two of f16 where the assembler knows no other instruction (Hopper, sm_100);
+    elsewhere they take half of the time of f16's.
+    """
+    if not operand.is_fp8:
+        return target.mma_tflops[operand.name]
+    return target.mma_tflops["f16"] * (1 if _is_newer(target) else 2)
+
+
+def _is_newer(target: Target) -> bool:
+    """Whether it has other tensor-core instructions than `mma.sync`, which are faster."""
+    return target.capability[0] in (9, 10)
 
 
 def mma_sync_rate(mma_tflops: float, target: Target) -> float:
     """Operations a second of an SM, of an operand type whose peak is this one."""
-    is_newer = target.capability[0] in (9, 10)
-    share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
+    share = _MMA_SYNC_SHARE_OF_NEWER if _is_newer(target) else _MMA_SYNC_SHARE
     return mma_tflops * 1e12 / target.sm_count * share
 
 

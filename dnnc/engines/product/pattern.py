@@ -26,11 +26,11 @@ Product = Matmul | MoeGroupedMatmul
 
 def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     """Why a fusion's one heavy operation is not a matmul; the other clauses speak of that."""
-    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+    anchors = fusion.with_role("anchor")
     if len(anchors) == 1 and isinstance(anchors[0], Matmul):
         return ()
     what = ", ".join(op.label for op in anchors) or "no matmul"
-    return (pattern_reason(what, "one matmul, pointwise and view operations"),)
+    return (pattern_reason(what, "one matmul, pointwise, view operations, reductions after it"),)
 
 
 def epilogue_reasons(fusion: Fusion, op: Op) -> list[Reason]:
@@ -208,6 +208,11 @@ def compute_reasons(compute: DType, a: DType, b: DType) -> list[Reason]:
             ", ".join(row.cudnn for row in sums),
         )
     ]
+
+
+def promotes_sums(a: DType, compute: DType) -> bool:
+    """Whether sums have to be more exact than the accumulators of fp8 products are."""
+    return a.is_fp8 and compute != dtypes.fast_float_for_fp8
 
 
 def matmul_of(fusion: Fusion) -> Product:

@@ -13,7 +13,7 @@ from ...target import Target
 from ..engine import Knobs, Prediction
 from ..surface import bytes_of
 from .knobs_sm80 import smem_bytes, threads_of
-from .model_sm80 import TiledProduct
+from .model_sm80 import TiledProduct, tflops_of
 from .pattern import is_heavy
 
 OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
@@ -61,5 +61,5 @@ class Work:
             knobs.get("TF32", 1),
             self.moved_bytes,
             self.is_heavy,
-            target.mma_tflops[operand.name],
+            tflops_of(operand, target),
         ).predict(target)
