@@ -57,6 +57,11 @@ class Target:
         """Whether PTX made for it may be compiled for a later architecture."""
         return not self.arch_specific
 
+    @property
+    def multiplies_fp8(self) -> bool:
+        """Whether `mma.sync` of fp8 is one instruction, not made of f16's by the assembler."""
+        return self.has_fp8_convert and self.capability[0] not in (9, 10)
+
     def __str__(self) -> str:
         return self.name
 

@@ -45,7 +45,7 @@ from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, ceildiv, product
 from ...mlir import arith, ir, llvm
 from ...target import WARP_THREADS
-from ..product.kernel_sm80 import instruction_of
+from ..product.kernel_sm80 import operand_types
 from .grouped_tile import PIXELS, RESULTS, TAPS, GroupedTiling, LanePhase, any_tap, phases_of_lanes
 from .pattern import conv_of_call, sums_of_call
 from .spread import ChosenPhase, SpreadPlaces, selected
@@ -82,7 +82,7 @@ class GroupedKernel:
         self.x, self.w = self.call.operands
         self.x_dims = region.dims_of(self.x)
         self.y_dims = region.dims_of(self.call.results[0])
-        self.instruction = instruction_of(region)
+        self.instruction = mma.INSTRUCTIONS[operand_types(region)]
         self.scalars = Scalars(sums_of_call(self.call))
         self.last = self.shape.windows[-1]
         self.outer = self.shape.moves[:-1]

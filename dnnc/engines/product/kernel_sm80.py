@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ... import dtypes
@@ -34,13 +35,13 @@ from ...dialect import structure
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, ceildiv
-from ...mlir import arith, ir
-from ...target import WARP_THREADS
+from ...mlir import ir
+from ...target import WARP_THREADS, Target
 from ..engine import Knobs
 from .exit_sm80 import TileExits
 from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
-from .pattern import promotes_sums
+from .multiplier_sm80 import Multiplier
 
 Batch = Mapping[int, Coordinate]
 _BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
@@ -118,9 +119,10 @@ def operand_types(region: Region) -> tuple[DType, DType]:
     return a, b
 
 
-def instruction_of(region: Region) -> mma.Instruction:
-    """The instruction that multiplies the operands."""
-    return mma.INSTRUCTIONS[operand_types(region)]
+def multiplier_of(region: Region, tile: Mapping[str, Any], target: Target) -> Multiplier:
+    """How the operands are multiplied."""
+    compute = structure.compute_type_of(anchor_call(region))
+    return Multiplier(operand_types(region), compute, tile["products"], target)
 
 
 def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
@@ -169,8 +171,7 @@ def emit_product(
     """The kernel of a region, and its launch."""
     warps_m, warps_n = tile["warps"]
     kernel = output.kernel("", warps_m * warps_n * WARP_THREADS)
-    if instruction_of(region).a.is_fp8:
-        output.needs_ptx(mma.F8_PTX_VERSION)
+    output.needs_ptx(multiplier_of(region, tile, output.target).ptx_version)
     with kernel.body():
         emitter = _Emitter(kernel, region, tile, matrices_of(kernel, region, tile))
         kernel.min_blocks = emitter.blocks_together
@@ -190,9 +191,7 @@ class _Emitter:
     matrices: Matrices
 
     def __post_init__(self) -> None:
-        self.row = instruction_of(self.region)
-        compute = structure.compute_type_of(self.matrices.call)
-        self.promotes = promotes_sums(self.row.a, compute)
+        self.multiplier = multiplier_of(self.region, self.tile, self.kernel.target)
         self.tile_m, self.tile_n, self.tile_k = self.tile["tile"]
         self.warps_m, self.warps_n = self.tile["warps"]
         self.stages = self.tile["stages"]
@@ -229,7 +228,7 @@ class _Emitter:
         is_middle = (self.tile_m, self.tile_n) == (128, 128)
         # More addresses, of narrower copies, would not fit.
         is_copied = all(self.tile[name]["access_bytes"] == CHUNK_BYTES for name in ("a", "b"))
-        is_light = is_copied and self.tile["products"] == 1
+        is_light = is_copied and self.multiplier.is_light(self.tile_k)
         if self.matrices.beside > 1:
             return 3 if self.tile_m == _BESIDE_ROWS and is_light else 0
         return 2 if is_middle and is_light else 0
@@ -265,7 +264,7 @@ class _Emitter:
         """The accumulators, m tile by n tile, four scalars each."""
         places = (self.a.start(batch, self.first_m), self.b.start(batch, self.first_n))
         steps = self._steps(batch)
-        zero = ops.zeros(ir.F32Type.get() if self.row.accumulator.is_float else ops.i32_type())
+        zero = ops.zeros(self.multiplier.sums_type)
         totals = [zero] * (self.m_tiles * self.n_tiles * 4)
         for stage in range(self.stages - 1):
             with ops.if_(ops.less(stage, steps)):
@@ -346,17 +345,17 @@ class _Emitter:
         """Adds the product of a stage's tiles to the accumulators."""
         sums = list(sums)
         a_slot, b_slot = self._slots(slot)
-        for step in range(self.tile_k // self.row.k):
+        for step in range(self.tile_k // self.multiplier.step_k):
             b = self.b.fragments(b_slot, self.warp_column, self.n_tiles, step)
             for first, count, a_step in self._shares(step):
                 a = self.a.fragments(a_slot, self.warp_row, self.m_tiles, a_step)
-                products = self._products(a, b[first : first + count])
-                for i in range(self.m_tiles):
-                    for j in range(count):
-                        place = (i * self.n_tiles + first + j) * 4
-                        parts = [(a_part[i], b_part[j]) for a_part, b_part in products]
-                        sums[place : place + 4] = self._accumulate(sums[place : place + 4], parts)
+                place = partial(self._place_of_sums, first)
+                self.multiplier.add(a, b[first : first + count], sums, place)
         return sums
+
+    def _place_of_sums(self, first: int, i: int, j: int) -> int:
+        """Where the sums of an m tile and the j-th n tile from the first on begin."""
+        return (i * self.n_tiles + first + j) * 4
 
     def _shares(self, step: int) -> list[tuple[int, int, Any]]:
         """(the first of a warp's n tiles, how many, the step of A's tile) of each product."""
@@ -365,40 +364,11 @@ class _Emitter:
         columns = self.tile_n // self.matrices.beside
         count = min(columns // mma.N, self.n_tiles)
         own = ops.div(self.warp_column, columns)
-        steps = self.tile_k // self.row.k
+        steps = self.tile_k // self.multiplier.step_k
         return [
             (first, count, ops.add(ops.mul(ops.add(own, i), steps), step))
             for i, first in enumerate(range(0, self.n_tiles, count))
         ]
-
-    def _accumulate(self, sums: list[Any], products: Sequence[tuple[Any, Any]]) -> list[Any]:
-        """The sums of one instruction's tile and its products.
-
-        The tensor cores cut what they add down to f32, which over a long k is far from what f32
-        rounding gives; three products for one are for those who want f32, so they are summed
-        from zero and added to the rest by an addition that rounds.  So is a product of fp8, whose
-        sums have fewer bits, unless the compute type allows for that.
-        """
-        if len(products) == 1 and not self.promotes:
-            return mma.multiply(self.row, *products[0], sums)
-        part = [ops.zeros(ir.F32Type.get())] * 4
-        for a, b in products:
-            part = mma.multiply(self.row, a, b, part)
-        return [arith.AddFOp(s, p).result for s, p in zip(sums, part, strict=True)]
-
-    def _products(self, a: list[list[Any]], b: list[list[Any]]) -> list[tuple[Any, Any]]:
-        """The operand pairs whose products make one: f32 is split for tf32, small terms first."""
-        if self.row.a != dtypes.f32:
-            return [(a, b)]
-        if self.tile["products"] == 1:
-            rounded = [[[mma.tf32(r) for r in tile] for tile in operand] for operand in (a, b)]
-            return [(rounded[0], rounded[1])]
-        halves = []
-        for operand in (a, b):
-            pairs = [[mma.tf32_pair(r) for r in tile] for tile in operand]
-            halves.append([[[p[h] for p in tile] for tile in pairs] for h in (0, 1)])
-        (a_high, a_low), (b_high, b_low) = halves
-        return [(a_low, b_high), (a_high, b_low), (a_high, b_high)]
 
     # ---- epilogue
 
@@ -500,7 +470,7 @@ class _Totals:
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
         e = self.emitter
-        element = ir.F32Type.get() if e.row.accumulator.is_float else ops.i32_type()
+        element = e.multiplier.sums_type
         offset = ops.add(ops.mul(self.row, e.c_stride), ops.mul(self.column, 4))
         if width == 1 or self.is_along_row:
             pointer = smem.byte_pointer(self.base, offset)

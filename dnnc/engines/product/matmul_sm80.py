@@ -50,11 +50,13 @@ from .knobs_sm80 import (
     notes_of,
 )
 from .model_sm80 import EXIT_RATE, OperandLines
+from .multiplier_sm80 import is_widened
 from .pattern import (
     Product,
     anchor_reasons,
     compute_reasons,
     is_along_columns,
+    knob_reason,
     matmul_of,
     promotes_sums,
     reducing_epilogue_reasons,
@@ -63,6 +65,7 @@ from .pattern import (
 )
 from .surface_sm80 import OPERAND_TYPES, Work
 
+_MOST_DEPTH_APART = 64  # of a stage
 _BOOLEANS = (
     "boolean outputs of the product's dims with contiguous rows whose length is a multiple of 8 "
     "and whose other strides are, or all with contiguous columns"
@@ -124,7 +127,13 @@ class MatmulSm80Engine(Engine):
         return knobs_of(matmul_of(fusion).a.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, matmul_of(fusion).a.type, target)
+        op = matmul_of(fusion)
+        if _is_summed_apart(op, target) and knobs["TILEK"] > _MOST_DEPTH_APART:
+            # All products of a stage may be under way at once, and larger stages would spill.
+            what = f"fp8 products in {op.compute_type.cudnn} with stages of {knobs['TILEK']}"
+            supported = f"TILEK={_MOST_DEPTH_APART}, or compute type FAST_FLOAT_FOR_FP8"
+            return (knob_reason(what, supported),)
+        return illegal_reasons(knobs, op.a.type, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = matmul_of(fusion).a.type
@@ -163,6 +172,11 @@ class MatmulSm80Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         emit_product(region, tile, output, _matrices)
+
+
+def _is_summed_apart(op: Product, target: Target) -> bool:
+    """Whether each fp8 product of a stage is summed from zero, see `multiplier_sm80`."""
+    return promotes_sums(op.a.type, op.compute_type) and not is_widened(op.a.type, target)
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:

@@ -70,22 +70,17 @@ _OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
 def tflops_of(operand: DType, target: Target) -> float:
     """The tensor cores' rate for an operand type.
 
-    Products of fp8 are two of f16 where the assembler knows no other instruction (Hopper, sm_100);
-    elsewhere they take half of the time of f16's.
+    Products of fp8 take half of the time of f16's where there are instructions for them.
     """
     if not operand.is_fp8:
         return target.mma_tflops[operand.name]
-    return target.mma_tflops["f16"] * (1 if _is_newer(target) else 2)
-
-
-def _is_newer(target: Target) -> bool:
-    """Whether it has other tensor-core instructions than `mma.sync`, which are faster."""
-    return target.capability[0] in (9, 10)
+    return target.mma_tflops["f16"] * (2 if target.multiplies_fp8 else 1)
 
 
 def mma_sync_rate(mma_tflops: float, target: Target) -> float:
     """Operations a second of an SM, of an operand type whose peak is this one."""
-    share = _MMA_SYNC_SHARE_OF_NEWER if _is_newer(target) else _MMA_SYNC_SHARE
+    is_newer = target.capability[0] in (9, 10)
+    share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
     return mma_tflops * 1e12 / target.sm_count * share
 
 
