@@ -28,7 +28,7 @@ from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
-from ..surface import fp8_reasons, too_large_reasons
+from ..surface import fp8_reasons, pattern_reason, too_large_reasons
 from .bits import bits_reason, booleans_of, swaps_of
 from .exit_model import TileReduction, exit_seconds
 from .exits import SpaceAxes
@@ -87,7 +87,8 @@ class MatmulSm80Engine(Engine):
         "the product's dims after it, the product used anywhere; several outputs, each of which "
         "follows the product, of any type; BOOLEAN ones, packed, have the product's dims and "
         "contiguous rows (or all of them columns) of a multiple of 8 elements",
-        "reductions at the exit over any axes",
+        "reductions at the exit over any axes; those of rows, as a norm's, not where other kernels "
+        "take both them and the product",
     )
 
     # ---- the support surface
@@ -97,7 +98,7 @@ class MatmulSm80Engine(Engine):
             return reasons
         return (
             *self._type_reasons(matmul_of(fusion)),
-            *reducing_epilogue_reasons(fusion, 0),
+            *(reducing_epilogue_reasons(fusion, 0) or _row_reasons(fusion)),
             *_boolean_reasons(fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
@@ -177,6 +178,19 @@ class MatmulSm80Engine(Engine):
 def _is_summed_apart(op: Product, target: Target) -> bool:
     """Whether each fp8 product of a stage is summed from zero, see `multiplier_sm80`."""
     return promotes_sums(op.a.type, op.compute_type) and not is_widened(op.a.type, target)
+
+
+def _row_reasons(fusion: Fusion) -> list[Reason]:
+    """Sums of rows that another kernel takes beside the product, as a norm's or a softmax's: it
+    reads the rows again, and has their sums on the way."""
+    dims = matmul_of(fusion).c.shape
+    if not any(t.shape == dims for t in fusion.outputs):
+        return []
+    for output in fusion.outputs:
+        if output.is_virtual and output.shape == (*dims[:-1], Expr.of(1)) != dims:
+            what = f"{output.label} of each row, which other kernels take beside the product"
+            return [pattern_reason(what, "reductions of rows that are outputs of the graph")]
+    return []
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:

@@ -49,7 +49,7 @@ class Multiplier:
 
     @property
     def ptx_version(self) -> int:
-        """What the instructions need of the PTX ISA, ten times the version; 0: nothing."""
+        """The PTX ISA version that the instructions need, ten times; 0: that of the target."""
         return mma.F8_PTX_VERSION if self._row.a.is_fp8 else 0
 
     @property

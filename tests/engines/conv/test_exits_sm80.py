@@ -112,6 +112,47 @@ def test_batch_norm_is_finished_by_the_second_launch():
     assert len(launches(run(g, slack=64.0))) == 2
 
 
+# ---- masks
+
+
+def mask(g, y, strides=None):
+    found = g.cmp_gt(y, 0).set_output().set_data_type(dtypes.i1)
+    return found if strides is None else found.set_stride(strides)
+
+
+def test_relu_with_its_mask_and_statistics():
+    g, y = layer([2, 8, 5, 6], [40, 8, 3, 3])
+    mask(g, y)
+    genstats(g, y)
+    run(g)
+
+
+@pytest.mark.parametrize("y", ["first", "last"])
+def test_mask_of_rows_of_pixels_with_channels_first(y):
+    g = new_graph()
+    made = convolved(g, [2, 8, 5, 8], [40, 8, 3, 3], **around(1))
+    mask(g, made, packed([2, 40, 5, 8]))
+    relu = g.relu(made).set_output()
+    if y == "first":
+        relu.set_stride(packed([2, 40, 5, 8]))
+    run(g)
+
+
+def test_mask_of_groups_side_by_side():
+    g = new_graph()
+    y = convolved(g, [2, 64, 5, 7], [64, 16, 3, 3], **around(1))
+    mask(g, y)
+    run(g, knobs={"TILE_M": 64, "TILE_N": 64})
+
+
+def test_mask_of_a_gradient_with_strides():
+    g = new_graph()
+    dy, w = image(g, [2, 24, 4, 5]), image(g, [24, 40, 3, 3])
+    dx = g.conv_dgrad(dy, w, padding=[1, 1], stride=[2, 2]).set_dim([2, 40, 7, 9])
+    mask(g, dx)
+    run(g)
+
+
 # ---- refusals
 
 
@@ -127,8 +168,12 @@ def test_rows_of_pixels_are_not_reduced_alone():
     assert "over axes [3]" in refused(g)["operations"].what
 
 
-def test_booleans_beside_them_are_refused():
-    g, y = layer([1, 8, 5, 6], [40, 8, 3, 3])
-    g.cmp_gt(y, 0).set_output().set_data_type(dtypes.i1)
-    genstats(g, y)
-    assert "is boolean" in refused(g)["boolean output"].what
+def test_masks_whose_bytes_have_several_writers():
+    g, y = layer([1, 8, 5, 6], [36, 8, 3, 3])
+    mask(g, y)
+    assert "[1, 36, 5, 6]" in refused(g)["boolean output"].what
+    g = new_graph()
+    dy, w = image(g, [2, 24, 4, 4]), image(g, [24, 40, 3, 3])
+    dx = g.conv_dgrad(dy, w, padding=[1, 1], stride=[2, 2]).set_dim([2, 40, 8, 8])
+    mask(g, dx, packed([2, 40, 8, 8]))  # neighbouring pixels are of other phases
+    assert "[2, 40, 8, 8]" in refused(g)["boolean output"].what
