@@ -62,6 +62,16 @@ def dequantised():
     return g
 
 
+def sums_and_mask():
+    g = matmul_graph(dtypes.f16)
+    c = g.relu(g.matmul(g.tensor([1, M, 512]), g.tensor([1, 512, 512])))
+    g.cmp_gt(c, 0).set_output().set_data_type(dtypes.i1)
+    for mode, dims in (("add", [1, 1, 512]), ("max", [1, M, 1]), ("amax", [1, 1, 1])):
+        g.reduction(c, mode).set_dim(dims).set_output().set_data_type(dtypes.f32)
+    c.set_output()
+    return g
+
+
 def plain(name):
     def build():
         operand = {"f16": dtypes.f16, "tf32": dtypes.f32, "i8": dtypes.i8}[name]
@@ -212,6 +222,7 @@ CASES = {
     "matmul tf32": ("matmul_sm80", plain("tf32"), {"TF32": 1}),
     "matmul f32": ("matmul_sm80", plain("tf32"), {"TF32": 3}),
     "matmul i8": ("matmul_sm80", plain("i8"), {}),
+    "matmul sums and mask": ("matmul_sm80", sums_and_mask, {"TILE_M": 128, "TILE_N": 128}),
     "fallback": ("fallback", ffn("gelu"), {}),
     "pointwise bias gelu": ("pointwise", bias_gelu, {}),
     "pointwise transposed": ("pointwise", transposed, {}),
@@ -295,6 +306,33 @@ def test_no_tile_of_three_products_spills(tile):
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 16, "TF32": 3}
     for target in ("sm_80", "sm_90"):
         assert_fits(assembled("matmul_sm80", plain("tf32"), knobs, target), target)
+
+
+# Targets that convert fp8; the code of sm_100a and sm_120a has nothing of its own.
+WITH_FP8 = [name for name in TARGETS if of(name).has_fp8_convert and name[-1] != "a"]
+
+
+def scaled_fp8():
+    """Both types of fp8, scales, amax, a mask and a result of fp8."""
+    g = dnnc.pygraph("fp8", io_data_type=dtypes.f8e4m3)
+    b = g.tensor([1, 1024, 1536], strides(1024, 1536, "column"), data_type=dtypes.f8e5m2)
+    c = g.mul(g.matmul(g.tensor([1, M, 1024]), b), g.tensor([1, 1, 1], data_type=dtypes.f32))
+    g.cmp_gt(c, 0).set_output().set_data_type(dtypes.i1)
+    g.reduction(c, "amax").set_dim([1, 1, 1]).set_output().set_data_type(dtypes.f32)
+    g.mul(c, g.tensor([1, 1, 1], data_type=dtypes.f32)).set_output()
+    return g
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("target", WITH_FP8)
+@pytest.mark.parametrize("tile", WARPS, ids=str)
+def test_no_tile_of_fp8_spills(tile, target):
+    """Stages of 128 are refused where products are summed apart, and large tiles on small SMs."""
+    if tile[0] * tile[1] > 128 * 128 and of(target).smem_block_bytes < 128 << 10:
+        pytest.skip(f"{target} has no shared memory for it")
+    depth = 64 if of(target).multiplies_fp8 else 128
+    knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": depth, "STAGES": 3}
+    assert_fits(assembled("matmul_sm80", scaled_fp8, knobs, target), target)
 
 
 # ---- Hopper
