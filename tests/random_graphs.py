@@ -1044,6 +1044,7 @@ def _inside_matmul(builder: Builder, seed: int) -> Drawn:
     c = builder.finished(made, dtype, dims, sketch, [a, b])
     c.has_sum = True
     after = _followed(builder, [c], pick(rng, {0: 2, 1: 3, 2: 3, 3: 2, 4: 1}))
+    after += _exits(builder, after) if builder.chance(0.3) else []
     outputs = [node for node in after if not node.uses or builder.chance(0.2)]
     if any(node.dtype.kind == "b" for node in outputs):
         raise Untenable("a boolean output")

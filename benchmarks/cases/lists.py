@@ -98,6 +98,8 @@ def all_cases() -> list[Case]:
     found = [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in BIASED]
     found += [matmul("fp16", epilogue, *sizes) for sizes in MATMUL_SIZES[:2] for epilogue in BIASED]
     found += [matmul("int8", "none", *sizes) for sizes in MATMUL_SIZES[:2]]
+    for dtype in ("e4m3", "e4m3_fast"):
+        found += [matmul(dtype, "descale", *sizes) for sizes in MATMUL_SIZES[:2]]
     found += [matmul(dtype, "none", *MATMUL_SIZES[1]) for dtype in ("tf32", "fp32")]
     for columns in (4096, 8192, 16384):
         found += [bias_gelu(8192, columns), add(8192, columns)]
