@@ -1,4 +1,4 @@
-"""Attention's gradient by engine sdpa_bwd_sm90, against float64: one case, or one of a seed."""
+"""Attention's gradient by one engine, against float64: one case, or one of a seed."""
 
 from random import Random
 
@@ -13,16 +13,19 @@ from tests.dialect.attention_gradient_examples import forward, gradient
 from tests.support import machine
 from tests.support.compare import relative_error
 
-ENGINE, TARGET = "sdpa_bwd_sm90", "sm_90a"
+SM90, SM80 = ("sdpa_bwd_sm90", "sm_90a"), ("sdpa_bwd_sm80", "sm_80")
 # P and dS are rounded to 16 bits before the products, and results after them.
 BOUNDS = {dtypes.bf16: 2.0**-7, dtypes.f16: 2.0**-10}
 SMALLEST = 1e-2  # that the norm of a result counts as: rows that see one key have no dS
 
 
-def run(arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, **dims):
-    """(results, exact results by name) of the engine's three kernels, compared.
+def run(
+    arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, engine=SM90, most=3, **dims
+):
+    """(results, exact results by name) of an engine's kernels, compared.
 
-    known: operands that are not random.  smallest: see `relative_error`.
+    known: operands that are not random.  smallest: see `relative_error`.  engine: its name, and the
+    target.  most: kernels.
     """
     graph = gradient(arguments, io=io, **dims)()
     op = graph.graph.finalize().ops[-1]
@@ -32,10 +35,10 @@ def run(arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, **dims):
     rounded = {**(known or {}), **_as_stored(op, given)}
     rounded = {name: x for name, x in rounded.items() if name not in ("o", "stats")}
     given = operands_of(op, other, machine.current().seed, **rounded)
-    plan = compile_graph(graph.graph, TARGET, options)
+    plan = compile_graph(graph.graph, engine[1], options)
     (program,) = plan.programs
-    assert [fusion.engine for fusion in program.fusions] == [ENGINE]
-    assert len(program.kernels) <= 3
+    assert [fusion.engine for fusion in program.fusions] == [engine[0]]
+    assert len(program.kernels) <= most
     exact = op.computed({**given, **_as_stored(op, given)}, {})
     inputs = inputs_of(op, given)
     stored = {t.uid: np.asarray(inputs[t.uid]).astype(t.type.numpy) for t in graph.graph.inputs}
@@ -59,17 +62,22 @@ def _as_stored(op, given):
     }
 
 
-def run_seed(seed, most=300, heads=6):
+def run_seed(seed, most=300, heads=6, engine=SM90):
     """A random case, by the engine whether its kernels spill or not; most: rows and keys."""
-    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads)
-    run(arguments, io, options=Options(engine=ENGINE), **dims)
+    is_sm80 = engine == SM80
+    depths = (8, 24, 64, 72, 128, 136, 256) if is_sm80 else (8, 24, 64, 64, 72, 96, 128, 128)
+    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads, depths, sums=is_sm80)
+    options = Options(engine=engine[0])
+    run(arguments, io, options=options, engine=engine, most=6 if is_sm80 else 3, **dims)
 
 
-def draw(random, most, most_heads):
-    """(arguments of the call, a function of a graph; type; dims of the operands)."""
+def draw(random, most, most_heads, depths, *, sums):
+    """(arguments of the call, a function of a graph; type; dims of the operands).
+
+    sums: whether there may be gradients of a bias and of a sink.
+    """
     heads = random.randint(1, most_heads)
     batch, rows, columns = random.randint(1, 3), random.randint(1, most), random.randint(2, most)
-    depths = (8, 24, 64, 64, 72, 96, 128, 128)
     depth = random.choice(depths)
     dims = {
         "batch": batch,
@@ -88,6 +96,7 @@ def draw(random, most, most_heads):
     dropout = random.choice(["none", "none", "none", "drawn", "given"])
     mask = [random.choice([1, n]) for n in (batch, heads, rows, dims["columns"])]
     left, right = random.randint(1, most), random.randint(0, 3)
+    has_sink, has_dbias = (sums and random.random() < 0.4 for _ in range(2))
 
     def arguments(g):
         given = {"stats_use_log2": has["log2"]}
@@ -103,6 +112,10 @@ def draw(random, most, most_heads):
             given |= lengths(g, batch)
         if has["bias"]:
             given["bias"] = g.tensor(bias, name="bias")
+            given |= {"dBias": g.tensor(bias)} if has_dbias else {}
+        if has_sink:
+            sink = [1, heads, 1, 1]
+            given |= {"sink_token": g.tensor(sink, name="sink"), "dSink_token": g.tensor(sink)}
         if dropout == "drawn":
             seed, offset = (g.tensor([1, 1, 1, 1], data_type=dtypes.i64) for _ in range(2))
             given["dropout"] = (0.25, seed, offset)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from .. import outside
 from ..errors import DnncError, Status
 from ..knobs import KNOBS
+from .attention.bwd_sm80 import SDPA_BWD_SM80
 from .attention.bwd_sm90 import SDPA_BWD_SM90
 from .attention.fwd_sm90 import SDPA_FWD_SM90
 from .attention.sm80 import SDPA_SM80
@@ -50,6 +51,7 @@ ENGINES: tuple[Engine, ...] = (
     SDPA_FWD_SM90,
     SDPA_SM80,
     SDPA_BWD_SM90,
+    SDPA_BWD_SM80,
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_PRODUCT_SM90,

@@ -179,6 +179,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine sdpa_bwd_sm90": (
         *_both("attention/test_bwd_sm90.py", target=HOPPER),
     ),
+    "engine sdpa_bwd_sm80": (
+        *_both("attention/test_bwd_sm80.py"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine matmul_sm90": (
         *_both("product/test_matmul_sm90.py", target=HOPPER),
         *_both("product/test_booleans_sm90.py", target=HOPPER),
@@ -356,6 +360,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation sdpa_backward": (
         *_both("attention/test_bwd_sm90.py", target=HOPPER),
+        *_both("attention/test_bwd_sm80.py"),
         LinkedTest("tests/engines/attention/test_attention_gradient.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_gradient.py"),
     ),

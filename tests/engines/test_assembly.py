@@ -15,6 +15,7 @@ from dnnc.engines.product.knobs_sm80 import WARPS
 from dnnc.target import of
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
+from tests.dialect.attention_gradient_examples import gradient as gradient_of_attention
 from tests.dialect.norm_examples import peer_reduction
 from tests.engines.assembling import (
     ARCHITECTURES,
@@ -214,6 +215,12 @@ def attention(batch, key_batch, queries, scores):
     return lambda: Pattern(depth=128, scores=scores, **shape).g
 
 
+def attention_gradient(depth):
+    arguments = {"attn_scale": 0.125, "use_causal_mask": True}
+    heads = {"batch": B, "heads": 16, "kv_heads": 16, "depth": depth, "value_depth": depth}
+    return gradient_of_attention(arguments, io=dtypes.bf16, rows=M, columns=M, **heads)
+
+
 CASES = {
     "matmul bias gelu": ("matmul_sm80", ffn("gelu"), {}),
     "matmul bias residual": ("matmul_sm80", ffn("residual", dtypes.bf16), {}),
@@ -277,6 +284,10 @@ CASES = {
         attention((B, 64), (B, 8), 1, graphs.padded),
         {"TILE_M": 16, "TILE_N": 32, "STAGES": 3, "PACK_GQA": 1, "SPLIT_KV": 8},
     ),
+    **{
+        f"attention's gradient, heads of {depth}": ("sdpa_bwd_sm80", attention_gradient(depth), {})
+        for depth in (64, 128, 256)
+    },
     "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
     "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "gradients"), {}),
 }

@@ -7,7 +7,7 @@ A seed is a graph, an engine, knobs and inputs.  Of eight seeds three are of 16 
 through the other: "hopper", "any", "fp8" and "any-fp8".  Of those of 16 bits one in four has large
 scores and many keys in place of a little of everything (`tests/random_large_attention.py`):
 "hopper-large" and "any-large".  With `--only` all seeds are of one kind; `--only gradient` is of
-gradients, through `sdpa_bwd_sm90`.
+gradients, through `sdpa_bwd_sm90`, and `--only any-gradient` through `sdpa_bwd_sm80`.
 
 Each process draws, compiles, runs twice and compares; one that dies, or takes longer than the
 watchdog allows, is a failure of its seed, and another takes its place.  SIGTERM and SIGINT end the
@@ -49,6 +49,7 @@ KINDS = {
     "hopper-large": Kind("sdpa_fwd_sm90", "sm_90a", is_large=True),
     "any-large": Kind("sdpa_sm80", is_large=True),
     "gradient": Kind("sdpa_bwd_sm90", "sm_90a"),
+    "any-gradient": Kind("sdpa_bwd_sm80", "sm_80"),
 }
 # Of a seed's remainder.  Of those of 16 bits one in four is of large scores, which is one in six.
 TURNS = ("hopper", "any", "hopper", "fp8", "hopper", "any", "any-fp8", "fp8")
@@ -85,8 +86,9 @@ def work(options):
         drawn = {"is_fp8": kind.is_fp8, "is_large": kind.is_large}
         error, is_lost = None, False
         try:
-            if kind.engine == checked_gradient.ENGINE:
-                checked_gradient.run_seed(seed, most, options.heads)
+            engine = kind.engine, kind.target
+            if engine in (checked_gradient.SM90, checked_gradient.SM80):
+                checked_gradient.run_seed(seed, most, options.heads, engine)
             else:
                 run(kind.engine, seed, most, options.heads, kind.target, **drawn)
         except AssertionError as wrong:

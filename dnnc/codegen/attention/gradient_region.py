@@ -20,14 +20,15 @@ from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
 from ..scalars.matching import body_of, extracts, leads_to, pointwise
-from ..walk.region_walk import indexing_maps, inputs_of
+from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
 from .mask_conditions import Anything, Both, Compare, Condition, Either, Linear, conjuncts
 from .mask_reader import MaskReader
 from .masks import Masked, Masks, masked_by
+from .outputs import packed_output
 from .sources import Source, source_of
 
 _VIEWS = {"tensor.extract", "arith.constant", "linalg.index"}
-_LINEAR = ({"arith.mulf"}, {"arith.truncf"}, {"arith.extf"}, set[str](), {"arith.divf"})
+_CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,46 @@ class GradientRegion:
             name: next(i for i, v in enumerate(values) if leads_to(call.results[0], v))
             for name, call in calls.items()
         }
+
+    def packed(self, name: str) -> Source | None:
+        """Where rows of dq, dk or dv go, if they are packed."""
+        value, _ = self.region.outputs[self.results[name]]
+        found = packed_output(self.region, value)
+        return None if found is None else found[1]
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """The places of outputs that have an element for each score."""
+        return tuple(place for place in self._others if self._sum(place) is None)
+
+    @cached_property
+    def sums(self) -> dict[int, Any]:
+        """Place of an output -> the reduction that it is, of what scores or rows have."""
+        found = {place: self._sum(place) for place in self._others}
+        return {place: operation for place, operation in found.items() if operation is not None}
+
+    @property
+    def _others(self) -> list[int]:
+        places = range(len(self.region.outputs))
+        return [place for place in places if place not in self.results.values()]
+
+    def _sum(self, place: int) -> Any:
+        """The reduction that an output is, but for its type."""
+        value, _ = self.region.outputs[place]
+        operation = value.owner
+        while not is_reduction(operation):
+            is_rounding = set(_names(operation)) <= {"arith.truncf", "arith.extf"}
+            if not is_rounding or len(inputs_of(operation)) != 1:
+                return None
+            (value,) = inputs_of(operation)
+            if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.generic":
+                return None
+            operation = value.owner
+        return operation
+
+    def is_of_scores(self, operation: Any) -> bool:
+        """Whether a sum is of what scores have."""
+        return self.region.dims_of(inputs_of(operation)[0]) == self.dims
 
     # ---- between the products
 
@@ -164,11 +205,8 @@ class GradientRegion:
             if operation is None:
                 return False
             along = [v for v in read_by(operation) if leads_to(source, v)]
-            names = set(_names(operation)) - {"arith.constant"}
             is_masked = masked_by(value, 0.0) is not None
-            if len(along) != 1 or not (names in _LINEAR or is_masked):
-                return False
-            if names == {"arith.divf"} and inputs_of(operation)[0] != along[0]:
+            if len(along) != 1 or not (is_masked or _keeps_zeros(operation, along[0])):
                 return False
             (value,) = along
         return True
@@ -210,7 +248,9 @@ class GradientRegion:
     @cached_property
     def gradient_scales(self) -> list[tuple[Any, Any, float]]:
         """Products of dS by a number, where only masks and conversions lie between them and the
-        core; of several none."""
+        core; of several none.  What other outputs are made of has no such number."""
+        if self.kept or any(map(self.is_of_scores, self.sums.values())):
+            return []
         found: list[tuple[Any, Any, float]] = []
         value = self.gradients
         while value != self.core.results[0]:
@@ -248,6 +288,22 @@ def read_by(operation: Any) -> list[Any]:
 
 def _names(operation: Any) -> list[str]:
     return [op.name for op in body_of(operation)]
+
+
+def _keeps_zeros(operation: Any, along: Any) -> bool:
+    """Whether a generic gives 0 wherever a tensor that it reads is 0: products with it."""
+    block = operation.regions[0].blocks[0]
+    inputs = inputs_of(operation)
+    zeros = {block.arguments[i] for i, value in enumerate(inputs) if value == along}
+    for view in block.operations:
+        op = view.operation
+        if op.name == "linalg.yield":
+            return op.operands[0] in zeros
+        first = len(op.operands) > 0 and op.operands[0] in zeros
+        is_zero = first and op.name in (*_CONVERSIONS, "arith.divf")
+        if is_zero or (op.name == "arith.mulf" and any(v in zeros for v in op.operands)):
+            zeros.add(op.results[0])
+    return False
 
 
 def _times_number(value: Any) -> tuple[Any, Any, float] | None:

@@ -16,6 +16,7 @@ from ..walk.region_walk import inputs_of
 from .sources import Source
 
 STORE = "ragged_store"  # the anchor of an output that is packed
+_MULTIPLIER = "dnn.offset_multiplier"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +50,7 @@ class Outputs:
 
     def packed(self, value: Any) -> tuple[Any, Source] | None:
         """(what is packed, where its rows go) of an output that is; None: of another."""
-        operation = value.owner
-        if isinstance(operation, ir.Block) or operation.name != "func.call":
-            return None
-        anchor = structure.anchor_of(operation)
-        if ir.StringAttr(anchor.attributes["dnn.anchor"]).value != STORE:
-            return None
-        made, index, lengths = operation.operands
-        tensor = next(t for v, t in self.region.outputs if v == value)
-        factor = structure.from_attribute(anchor.attributes["dnn.offset_multiplier"])
-        entries = self.region.dims_of(lengths)[0]
-        values = (lengths, index)
-        return made, Source(tensor, False, "packed", None, None, values, entries, factor)
+        return packed_output(self.region, value)
 
     def is_of_result(self, value: Any) -> bool:
         """Whether an output is made of the second product."""
@@ -114,3 +104,23 @@ class Outputs:
             names = [op.name for op in body_of(inner)] if inner else []
             logs.append(names == ["math.log"] and inputs_of(inner)[0] == total)
         return sorted(logs) == [False, True] and maximum in inputs_of(operation)
+
+
+def is_store(operation: Any) -> bool:
+    """Whether an operation packs rows."""
+    if operation.name != "func.call":
+        return False
+    anchor = structure.anchor_of(operation)
+    return ir.StringAttr(anchor.attributes["dnn.anchor"]).value == STORE
+
+
+def packed_output(region: Region, value: Any) -> tuple[Any, Source] | None:
+    """(what is packed, where its rows go) of an output that is; None: of another."""
+    operation = value.owner
+    if isinstance(operation, ir.Block) or not is_store(operation):
+        return None
+    made, index, lengths = operation.operands
+    tensor = next(t for v, t in region.outputs if v == value)
+    factor = structure.from_attribute(structure.anchor_of(operation).attributes[_MULTIPLIER])
+    entries = region.dims_of(lengths)[0]
+    return made, Source(tensor, False, "packed", None, None, (lengths, index), entries, factor)

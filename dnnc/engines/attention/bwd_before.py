@@ -3,13 +3,14 @@
 
 A block of threads has a block of queries.  It adds up the rows of dO * O, writes
 -log2(e) * base and -delta (times the factor of dS) of each query, as the main kernel's
-multiply-adds take them, and fills the block's sums of dQ with zeros.  Queries past the last one get
-minus infinity and 0, so that their weights are 0.
+multiply-adds take them, and fills the block's sums of dQ, if there are any, with zeros.  Queries
+past the last one get minus infinity and 0, so that their weights are 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
@@ -32,15 +34,17 @@ _ZEROS = 4  # f32 numbers of a store
 
 @dataclass
 class BeforeEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order of tiles;
-    "": they have none."""
+    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order of tiles.
+    "": it has none.  others: SSA values of rows that are kept, f32, and where.
+    """
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     rows: str
-    sums: str
-    turns: str
+    sums: str = ""
+    turns: str = ""
+    others: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def emit(self) -> None:
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
@@ -48,7 +52,8 @@ class BeforeEmitter:
         place = s.block_place(number)
         block = place.block
         self.batch = list(place.head.batch.values())
-        self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
+        if self.sums:
+            self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
         if self.turns:
             self._begin_turns(number, thread)
         lanes = self.lanes
@@ -58,7 +63,7 @@ class BeforeEmitter:
         for i in range(-(-t.queries // step)):
             inside = ops.add(first, i * step)
             row = ops.add(ops.mul(block, t.queries), inside)
-            base, delta = self._row(row, lane)
+            base, delta, others = self._row(row, lane)
             is_own = ops.compare("eq", lane, 0)
             if t.queries % step:
                 is_own = ops.both(is_own, ops.less(inside, t.queries))
@@ -69,6 +74,7 @@ class BeforeEmitter:
                 for which, value in enumerate((base, delta)):
                     where = smem.byte_pointer(target, ops.add(at, which * t.queries * 4))
                     ops.store(where, value, 4)
+                self._store_others(row, others)
 
     @property
     def lanes(self) -> int:
@@ -95,8 +101,15 @@ class BeforeEmitter:
 
         ops.for_(ops.add(ops.mul(number, THREADS), thread), self.kernel.size(words), step, [], one)
 
-    def _row(self, row: Any, lane: Any) -> tuple[Any, Any]:
-        """(-log2(e) * base, -delta times the factor) of a row, f32, the same in all its lanes."""
+    def _store_others(self, row: Any, values: Sequence[Any]) -> None:
+        s = self.schedule
+        for value, (_, target) in zip(values, self.others, strict=True):
+            is_there = ops.less(row, self.kernel.size(s.queries)) if s.has_row_tail else None
+            target.store([*self.batch, Index.of(row), Index.of(0)], value, is_there)
+
+    def _row(self, row: Any, lane: Any) -> tuple[Any, Any, list[Any]]:
+        """(-log2(e) * base, -delta times the factor, what else is kept) of a row, f32, the same in
+        all its lanes."""
         kernel, s, parts = self.kernel, self.schedule, self.parts
         region, width = parts.region, s.tiling.width
         is_there = None
@@ -120,6 +133,7 @@ class BeforeEmitter:
         total = across_lanes(total, self.lanes, lambda a, b: arith.AddFOp(a, b).result)
         of_row = [*self.batch, Index.of(row), Index.of(0)]
         walk.know(parts.delta.results[0], of_row, 1, total)
+        others = [walk.value(value, of_row, 1) for value, _ in self.others]
         base = walk.value(parts.base, of_row, 1)
         delta = walk.value(inputs_of(parts.distance)[1], of_row, 1)
         factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
@@ -128,7 +142,7 @@ class BeforeEmitter:
         if is_there is not None:
             base = arith.SelectOp(is_there, base, _number(-math.inf)).result
             delta = arith.SelectOp(is_there, delta, _number(0.0)).result
-        return base, delta
+        return base, delta, others
 
 
 def _number(value: float) -> Any:

@@ -7,18 +7,30 @@
     delta = sum(dO * O)   of rows
     dS = P * (dP - delta), any pointwise work on it         dQ = dS @ K      dK = dS' @ Q
 
+Rows of operands and of results may be packed.  Further outputs are what an element of the scores
+has, dropout's mask for example; sums of that, as of dS for a bias; and sums of what rows have, as
+for a sink.
 `gradient_of` finds the parts; an operation that is none of them is a reason to decline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ... import dtypes
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import Matmul, Pointwise, Reduction, Reshape, Transpose
+from ...dialect.ops import (
+    Matmul,
+    Pointwise,
+    RaggedLoad,
+    RaggedStore,
+    Reduction,
+    Reshape,
+    Rng,
+    Transpose,
+)
 from ...dialect.tensor import Tensor, text
 from ...expr import Expr
 from ..engine import Reason
@@ -35,7 +47,8 @@ class Gradient:
     scores, of_weights: the products S and dP.  q, k, v, do: what these multiply.  exponential: E.
     core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.  between: all
     operations but products.  parts: all that kernels know by name, see
-    `codegen.attention.gradient_region`.
+    `codegen.attention.gradient_region`.  kept: outputs that have an element for each score.  sums:
+    what adds up further outputs, of the scores' elements or of rows.
     """
 
     scores: Matmul
@@ -52,6 +65,13 @@ class Gradient:
     dv: Tensor
     between: tuple[Op, ...]
     parts: Mapping[str, Op]
+    kept: tuple[Tensor, ...] = ()
+    sums: tuple[Reduction, ...] = ()
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether rows of an operand are looked up."""
+        return any(x.load is not None for x in (self.q, self.k, self.v, self.do))
 
     @property
     def score(self) -> Tensor:
@@ -125,7 +145,8 @@ def _keeps_zeros(op: Op, zeros: set[Tensor]) -> bool:
         return op.x in zeros and op.b in zeros
     if op.mode == "binary_select":
         return all(t in zeros or (t is not None and t.value == 0) for t in (op.x, op.b))
-    return op.mode in ("identity", "neg", "div") and op.x in zeros
+    is_linear = op.mode in ("identity", "neg", "div") or op.mode.endswith("_bwd")
+    return is_linear and op.x in zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +184,7 @@ class _Reader(OperandReader):
             scores, of_weights,
             self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
             self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
-            self._result(to_q), self._result(to_k), self._result(to_v),
+            *(self._memory(self._result(op)) for op in (to_q, to_k, to_v)),
             tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
             {
                 "s": scores, "dp": of_weights, "dv": to_v, "dq": to_q, "dk": to_k,
@@ -171,6 +192,7 @@ class _Reader(OperandReader):
                 "distance": distance, "weights": self._made(p.tensor),
                 "gradients": self._made(ds[0].tensor),
             },
+            self._kept(exponential.y, delta, core), tuple(self._sums(exponential.y, delta, core)),
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
         for op, operand, axis, is_turned in (
@@ -181,7 +203,7 @@ class _Reader(OperandReader):
             if any((axis, lengths) not in known for lengths in cut):
                 what = f"{operand.tensor.label} cut to lengths that no mask of {p.tensor.label} has"
                 raise Unlike(what, "weights that are 0 past the lengths")
-        self._verify_dims(found)
+        self._verify_dims(found, *(self._result(op) for op in (to_q, to_k, to_v)))
         self._verify_outputs(found)
         return found
 
@@ -189,7 +211,9 @@ class _Reader(OperandReader):
 
     def _products(self) -> tuple[Matmul, Matmul, Matmul, list[Matmul]]:
         """(S, dP, what makes dV, what makes dQ and dK)."""
-        anchors = [op for op in self.fusion.ops if op.role == "anchor"]
+        anchors = [
+            op for op in self.fusion.ops if op.role == "anchor" and not isinstance(op, RaggedStore)
+        ]
         products = [op for op in anchors if isinstance(op, Matmul)]
         if len(products) != 5 or len(anchors) != 5:
             raise Unlike(", ".join(op.label for op in anchors) or "no matmul", _ACCEPTED)
@@ -228,16 +252,24 @@ class _Reader(OperandReader):
         return op
 
     def _result(self, op: Matmul) -> Tensor:
-        """The output that a product makes, by way of views of its batch alone."""
+        """The output that a product makes, by way of views of its batch alone, before its rows are
+        packed."""
         tensor = op.c
         while tensor not in self.fusion.outputs:
             readers = self.fusion.readers.get(tensor, ())
+            if len(readers) == 1 and isinstance(readers[0], RaggedStore):
+                return tensor
             if len(readers) != 1 or not isinstance(readers[0], Reshape) or not regroups(readers[0]):
                 raise Unlike(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
             tensor = readers[0].y
         if self.fusion.readers.get(tensor):
             raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
         return tensor
+
+    def _memory(self, result: Tensor) -> Tensor:
+        """The output that has a result's rows."""
+        readers = self.fusion.readers.get(result, ())
+        return readers[0].packed if readers and isinstance(readers[0], RaggedStore) else result
 
     def _verify_same(self, op: Matmul, operand: Operand, *, is_turned: bool) -> Tensor | None:
         """Sees that a product's second operand is one that was multiplied before; gives the lengths
@@ -247,7 +279,8 @@ class _Reader(OperandReader):
         if isinstance(made, Reshape) and joins_heads(made):
             tensor = made.x
         found = self.operand(tensor, may_be_cut=True)
-        if found.tensor is not operand.tensor or found.is_turned != (operand.is_turned ^ is_turned):
+        is_same = found.tensor is operand.tensor and found.load is operand.load
+        if not is_same or found.is_turned != (operand.is_turned ^ is_turned):
             what = f"{op.label} by {found.tensor.label}"
             raise Unlike(what, f"by {operand.tensor.label}, as in the other product")
         return found.lengths
@@ -282,7 +315,7 @@ class _Reader(OperandReader):
     # ---- between the products
 
     def _delta(self) -> Reduction:
-        found = [op for op in self.fusion.ops if isinstance(op, Reduction)]
+        found = [op for op in self._reductions() if op.y not in self.fusion.outputs]
         if len(found) != 1:
             listed = ", ".join(op.label for op in found) or "no reductions"
             raise Unlike(listed, "one sum of each row, of dO * O")
@@ -291,9 +324,12 @@ class _Reader(OperandReader):
             raise Unlike(f"{op.mode} over axes {list(op.axes)}", "the sum of each row of dO * O")
         if {op.x.type, op.y.type, op.compute_type} != {dtypes.f32}:
             raise Unlike(f"{op.label} of {op.x.type}", "a sum in FLOAT")
-        if not all(isinstance(o, Pointwise) for o in self.fusion.sources(op.x)):
+        if not all(map(self._is_light, self.fusion.sources(op.x))):
             raise Unlike(f"{op.label} of what is not in memory", "the sum of each row of dO * O")
         return op
+
+    def _reductions(self) -> list[Reduction]:
+        return [op for op in self.fusion.ops if isinstance(op, Reduction)]
 
     def _exponential(self, scores: Matmul, p: Tensor) -> Pointwise:
         """E = exp(S - base), the one exponential of what a row's number is subtracted from."""
@@ -317,7 +353,8 @@ class _Reader(OperandReader):
         return is_of_scores and is_in_f32 and is_of_rows and all(map(self._is_light, made_by))
 
     def _is_light(self, op: Op) -> bool:
-        return isinstance(op, Pointwise)
+        """Whether rows' numbers may be made so, of what lies in memory."""
+        return isinstance(op, Pointwise | RaggedLoad)
 
     def _core(
         self, of_weights: Matmul, delta: Reduction, exponential: Pointwise, ds: Tensor
@@ -370,7 +407,8 @@ class _Reader(OperandReader):
     def _verify_hidden(self, exponential: Pointwise, *weights: Tensor) -> None:
         """Where a mask hides scores, blocks are left out: P and dS have to be 0 wherever E is."""
         above = self.fusion.sources(exponential.x)
-        if not any(isinstance(op, Pointwise) and op.mode == "binary_select" for op in above):
+        selects = (op for op in above if isinstance(op, Pointwise) and op.mode == "binary_select")
+        if all(op.y.shape[-1].constant == 1 for op in selects):
             return
         zeros = {exponential.y}
         for op in self.fusion.ops:
@@ -381,18 +419,66 @@ class _Reader(OperandReader):
                 what = f"{tensor.label} beside masked scores"
                 raise Unlike(what, "P and dS that are 0 wherever exp(S - statistics) is")
 
+    # ---- further outputs
+
+    def _kept(self, score: Tensor, delta: Reduction, core: Pointwise) -> tuple[Tensor, ...]:
+        """Outputs that have an element for each score."""
+        found: list[Tensor] = []
+        for output in self.fusion.outputs:
+            op = self.fusion.producers[output]
+            is_made_so = isinstance(op, Pointwise | Rng)
+            if is_made_so and output.shape == score.shape:
+                self._verify_element(output, delta, core)
+                found.append(output)
+        return tuple(found)
+
+    def _sums(self, score: Tensor, delta: Reduction, core: Pointwise) -> Iterator[Reduction]:
+        """The reductions, each an output, that add up elements that scores have, or rows."""
+        of_rows = (*score.shape[:-1], Expr.of(1))
+        for op in self._reductions():
+            if op.y not in self.fusion.outputs:
+                continue
+            if op.mode != "add" or {op.x.type, op.compute_type} != {dtypes.f32}:
+                raise Unlike(f"{op.mode} of {op.x.type}, {op.label}", "sums in FLOAT")
+            if self.fusion.readers.get(op.y):
+                raise Unlike(f"{op.label}, which others read", "sums as outputs alone")
+            if op.x.shape == score.shape:
+                self._verify_element(op.x, delta, core)
+            elif op.x.shape != of_rows:
+                what = f"{op.label} of {text(op.x.shape)}"
+                raise Unlike(what, f"sums of {text(score.shape)} or {text(of_rows)}")
+            elif not all(o is delta or self._is_light(o) for o in self.fusion.sources(op.x)):
+                raise Unlike(f"{op.label} of what rows do not have", "pointwise work on rows")
+            yield op
+
+    def _verify_element(self, tensor: Tensor, delta: Reduction, core: Pointwise) -> None:
+        """Sees that a tensor is made element by element, and of delta by P * (dP - delta) alone."""
+        first = {op for op in self.fusion.ops if isinstance(op, Matmul)}
+        pending = [tensor]
+        while pending:
+            op = self.fusion.producers.get(pending.pop())
+            if op is delta:
+                raise Unlike(f"{tensor.label} of row sums", "delta in P * (dP - delta) alone")
+            if op is None or op is core or op in first:
+                continue
+            above = {o for t in op.read_operands for o in self.fusion.sources(t)}
+            if not above.isdisjoint(first) and not self.keeps_rows(op):
+                raise Unlike(f"{op.label} between the products", "pointwise operations")
+            pending += op.read_operands
+
     # ---- dims
 
-    def _verify_dims(self, found: Gradient) -> None:
+    def _verify_dims(self, found: Gradient, dq: Tensor, dk: Tensor, dv: Tensor) -> None:
         dims = found.score.shape
         if len(dims) != 4:
             raise Unlike(f"scores {text(dims)}", "four axes")
         batch, heads = dims[:2]
         for operand in (found.q, found.do, found.k, found.v):
             own = operand.batch
-            if len(own) != 2 or own[0] != batch or operand.load is not None:
+            is_paged = operand.load is not None and not isinstance(operand.load, RaggedLoad)
+            if len(own) != 2 or own[0] != batch or is_paged:
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)}"
-                raise Unlike(what, "[B, H, S, D], rows in place")
+                raise Unlike(what, "[B, H, S, D], rows in place or packed")
         if found.q.batch != dims[:2] or found.do.batch != dims[:2]:
             raise Unlike(f"heads of {found.q.tensor.label}", f"{heads}, as of the scores")
         shared = found.k.batch[1]
@@ -403,8 +489,8 @@ class _Reader(OperandReader):
         )
         if not is_part:
             raise Unlike(f"{shared} heads of K", f"{heads} heads, or a part of them")
-        rows = {found.dq: (batch, heads, dims[2])}
-        rows |= dict.fromkeys((found.dk, found.dv), (batch, shared, dims[3]))
+        rows = {dq: (batch, heads, dims[2])}
+        rows |= dict.fromkeys((dk, dv), (batch, shared, dims[3]))
         for result, wanted in rows.items():
             if result.rank != 4 or result.shape[:3] != wanted:
                 what = f"{result.label} {text(result.shape)}"
@@ -414,9 +500,21 @@ class _Reader(OperandReader):
             raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))
 
     def _verify_outputs(self, found: Gradient) -> None:
+        known = {found.dq, found.dk, found.dv, *found.kept, *(op.y for op in found.sums)}
         for output in self.fusion.outputs:
-            if output not in (found.dq, found.dk, found.dv):
-                raise Unlike(f"output {output.label}", "dQ, dK and dV")
+            if output not in known:
+                supported = "dQ, dK, dV, what scores have, sums of that or of rows"
+                raise Unlike(f"output {output.label}", supported)
+            store = self.fusion.producers[output]
+            if isinstance(store, RaggedStore):
+                self._verify_places(store)
+
+    def _verify_places(self, store: RaggedStore) -> None:
+        """Where rows go does not depend on the products."""
+        for tensor in (store.offset, store.sequence):
+            if not all(self.is_simple(op) for op in self.fusion.sources(tensor)):
+                what = f"{tensor.label} of {store.label}"
+                raise Unlike(what, "offsets and lengths in memory, or made of such")
 
 
 def joins_heads(op: Reshape) -> bool:

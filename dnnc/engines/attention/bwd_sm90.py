@@ -34,7 +34,14 @@ from ...expr import product, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import knob_reason
-from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
+from ..surface import (
+    BANDWIDTH_SHARE,
+    LAUNCH_SECONDS,
+    bytes_of,
+    pattern_reason,
+    smem_reasons,
+    target_reasons,
+)
 from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
 from .bwd_before import BeforeEmitter
@@ -80,7 +87,7 @@ class SdpaBwdSm90Engine(Engine):
         if declined := gradient_reasons(fusion):
             return declined
         found = gradient_of(fusion)
-        reasons = target_reasons(self.only_target, target)
+        reasons = target_reasons(self.only_target, target) + _output_reasons(found)
         reasons += type_reasons(found)
         reasons += shape_reasons(found, _MOST_ELEMENTS) or _layout_reasons(found)
         return tuple(reasons)
@@ -201,6 +208,17 @@ class SdpaBwdSm90Engine(Engine):
 
 
 # ---- clauses
+
+
+def _output_reasons(found: Gradient) -> list[Reason]:
+    reasons = []
+    others = (*found.kept, *(op.y for op in found.sums))
+    if others:
+        what = ", ".join(f"output {tensor.label}" for tensor in others)
+        reasons.append(pattern_reason(what, "dQ, dK and dV"))
+    if found.is_packed:
+        reasons.append(pattern_reason("packed rows", "[B, H, S, D], rows in place"))
+    return reasons
 
 
 def _layout_reasons(found: Gradient) -> list[Reason]:

@@ -14,7 +14,7 @@ the products that follow take them from registers (`wgmma.OperandLayout`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +65,8 @@ class _Walks:
 
 @dataclass
 class GradientWalk:
-    """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operand: the type of
-    P, and that of dS, as the products take them."""
+    """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operands: the type of
+    P, and that of dS, as the products take them.  makes: words of which of both are made."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -74,6 +74,7 @@ class GradientWalk:
     thread: Any
     own: Any
     operands: tuple[DType, DType]
+    makes: tuple[bool, bool] = (True, True)
 
     def __post_init__(self) -> None:
         parts = self.parts
@@ -127,11 +128,24 @@ class GradientWalk:
         """The thread's first key."""
         return ops.add(ops.add(tile.key, ops.mul(self.own, wgmma.M)), self.down)
 
-    def _rows(self, rows: Any, which: int, j: int) -> Any:
-        """The numbers of two queries; rows: their address.  which: 0: of base, 1: of delta."""
+    def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
+        """The numbers of two queries, for each of the thread's keys; rows: their address.
+        which: 0: of base, 1: of delta."""
         bytes_ = which * self.schedule.tiling.queries * 4 + 8 * 4 * j
         place = smem.pointer_to(ops.add(rows, bytes_))
-        return ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
+        found = ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
+        return found, found
+
+    @property
+    def _cuts(self) -> bool:
+        """Whether there are products of keys past the last one."""
+        return self.schedule.has_tail
+
+    def _inside(self, tile: KeyTile, row: Any) -> Callable[[int, int], Any]:
+        """Whether pairs have keys up to the last one, by their place."""
+        left = ops.sub(self.kernel.size(self.schedule.keys), self._key(tile))
+        rows = [ops.less(8 * half, left) for half in _HALVES]
+        return lambda j, half: rows[half]
 
     # ---- the first part
 
@@ -148,9 +162,9 @@ class GradientWalk:
             for half in _HALVES:
                 pair = ops.from_elements(list(sums[4 * j + 2 * half :][:2]))
                 self.hands["sums"].current = pair
-                at = self._at(head, tile, row, j, half, is_cut=is_masked and self.schedule.has_tail)
+                at = self._at(head, tile, row, j, half, is_cut=is_masked and self._cuts)
                 score = walk.value(self.parts.score, at, 2)
-                power = mlir_math.FmaOp(score, factor, base).result
+                power = mlir_math.FmaOp(score, factor, base[half]).result
                 found += [_exp2(x) for x in ops.elements(power)]
         return found
 
@@ -162,39 +176,46 @@ class GradientWalk:
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """Words of P' and of dS', two queries each.  sums: of the first product, which gradients
         of functions of scores are made of."""
-        s, parts = self.schedule, self.parts
-        walk = self.weight_walks.branch(is_masked=is_masked)
-        is_cut = is_masked and s.has_tail
-        inside: list[Any] = [None, None]
-        if is_cut:
-            left = ops.sub(self.kernel.size(s.keys), self._key(tile))
-            inside = [ops.less(8 * half, left) for half in _HALVES]
-        scale = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
+        parts, walk = self.parts, self.weight_walks.branch(is_masked=is_masked)
+        is_cut = is_masked and self._cuts
+        inside = self._inside(tile, row) if is_cut else None
         weights, gradients = [], []
-        before = inputs_of(parts.distance)[0]
         for j in range(len(exponentials) // 4):
             delta = self._rows(rows, 1, j)
             for half in _HALVES:
                 place = 4 * j + 2 * half
                 pair = ops.from_elements(list(exponentials[place : place + 2]))
-                if inside[half] is not None:
-                    pair = arith.SelectOp(inside[half], pair, ops.zeros(pair.type)).result
+                if inside is not None:
+                    pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
                 self.hands["exponential"].current = pair
                 for name, values in (("sums", sums), ("products", products)):
-                    self.hands[name].current = ops.from_elements(list(values[place:][:2]))
+                    if values:
+                        self.hands[name].current = ops.from_elements(list(values[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
-                weights.append(self._word(walk.value(self.p, at, 2), 0))
-                share = walk.value(parts.share, at, 2)
-                product = walk.value(before, at, 2)
-                if scale != 1.0:
-                    times = ops.splat(_number(scale), 2)
-                    distance = mlir_math.FmaOp(product, times, delta).result
-                else:
-                    distance = arith.AddFOp(product, delta).result
-                core = arith.MulFOp(share, distance).result
-                self.hands["core"].current = core
-                gradients.append(self._word(walk.value(self.ds, at, 2), 1))
+                if self.makes[0]:
+                    weights.append(self._word(walk.value(self.p, at, 2), 0))
+                if self.makes[1]:
+                    share = walk.value(parts.share, at, 2)
+                    self.hands["core"].current = self._core(walk, share, at, delta[half])
+                    gradients.append(self._word(walk.value(self.ds, at, 2), 1))
+                    self._keep(walk, at, tile, row, j, half)
         return weights, gradients
+
+    def _keep(
+        self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
+    ) -> None:
+        """Stores what else a pair of scores has: nothing."""
+
+    def _core(self, walk: Walk, share: Any, at: Sequence[Coordinate], delta: Any) -> Any:
+        """P * (dP - delta), times the factor of dS."""
+        product = walk.value(inputs_of(self.parts.distance)[0], at, 2)
+        scale = self.parts.gradient_scales[0][2] if self.parts.gradient_scales else 1.0
+        if scale != 1.0:
+            times = ops.splat(_number(scale), 2)
+            distance = mlir_math.FmaOp(product, times, delta).result
+        else:
+            distance = arith.AddFOp(product, delta).result
+        return arith.MulFOp(share, distance).result
 
     def _word(self, pair: Any, which: int) -> Any:
         """Two elements as the tensor cores take them.

@@ -52,9 +52,7 @@ def test_shapes(name):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
 
 
-@pytest.mark.parametrize(
-    ("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)]
-)
+@pytest.mark.parametrize(("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)])
 def test_f32_in_products_of_tf32(name, products):
     """Elements of 32 bits lie transposed in shared memory; a lane loads each alone."""
     x, w, parameters, knobs = CASES[name]

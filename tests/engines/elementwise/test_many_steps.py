@@ -186,6 +186,10 @@ CASES = {
         (partial(attention_gradient, 64, 64, 16384), True),
         (partial(attention_gradient, 8192, 64, 8192), False),
     ],
+    "sdpa_bwd_sm80": [
+        (partial(attention_gradient, 64, 64, 16384), True),
+        (partial(attention_gradient, 8192, 64, 8192), False),
+    ],
     "matmul_sm90": [
         (partial(product, [1], 65600, 32776, 64), True),
         (partial(product, [50000, 50000], 2, 2, 8), False),

@@ -1,0 +1,130 @@
+# pyright: basic
+"""Attention's gradient by tiles of queries: which keys they need, and the work on their scores.
+
+What `GradientSchedule` and `GradientWalk` do for tiles of keys, with both exchanged: of a schedule
+`keys` are the tile's own rows, queries, and `queries` are what it goes through, keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.mask_ranges import Ranges
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import Walk
+from ...expr import ceildiv, product
+from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks
+from .bwd_walk import GradientWalk
+from .schedule import QueryTile
+
+
+@dataclass
+class QuerySchedule(GradientSchedule):
+    """See the file's docstring.  sees_all: whether tiles go through all keys, masked or not.
+    group: query heads that share a head of keys, of which each has its own tiles."""
+
+    sees_all: bool = False
+
+    def __post_init__(self) -> None:
+        self.batch, heads, self.keys, self.queries = self.parts.dims
+        self.query_heads = self.key_heads = heads
+        self.shared, self.group = self.group, 1
+        self.heads = product((self.batch, heads))
+        self.rows = ceildiv(self.queries, self.tiling.queries)
+        self.columns = ceildiv(self.keys, self.tiling.keys)
+        self.condition = self.parts.condition
+
+    def place(self, number: Any) -> KeyTile:
+        tile = super().place(number)
+        if not self.tiling.is_longest_first:
+            return tile
+        last = ops.mul(ops.sub(self.kernel.size(self.columns), 1), self.tiling.keys)
+        return replace(tile, key=ops.sub(last, tile.key))
+
+    def _in_blocks(self, tile: KeyTile, found: Ranges) -> QueryBlocks:
+        width, keys = self.tiling.queries, self.kernel.size(self.queries)
+        count = self.kernel.size(self.rows)
+        if self.sees_all:
+            return QueryBlocks(0, count, count, count)
+        first = ops.minimum(ops.div(ops.maximum(found.some, 0), width), count)
+        some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
+        end = ops.maximum(ops.ceildiv(some_end, width), first)
+        whole: Any = first
+        if not (isinstance(found.all, int) and found.all == 0):
+            start = ops.ceildiv(ops.maximum(found.all, 0), width)
+            whole = ops.minimum(ops.maximum(start, first), end)
+        if isinstance(found.all_end, int) and not found.all_end:
+            return QueryBlocks(first, end, whole, whole)
+        # A block that the last key does not fill is masked.
+        last = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), width)
+        whole_end = ops.maximum(ops.minimum(last, end), whole)
+        is_open = isinstance(found.all_end, int) and not self.has_row_tail
+        return QueryBlocks(first, end, whole, end if is_open else whole_end)
+
+
+@dataclass
+class QueryWalk(GradientWalk):
+    """See the file's docstring.  Rows are here numbers in registers: [base, delta], each of both of
+    the thread's queries.  kept: SSA values that have an element for each score, and where they are
+    stored."""
+
+    kept: Sequence[tuple[Any, GlobalTensor]] = ()
+
+    def _at(
+        self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
+    ) -> list[Coordinate]:
+        s = self.schedule
+        query = ops.add(self._key(tile), 8 * half)
+        if s.has_tail:
+            query = ops.minimum(query, ops.sub(self.kernel.size(s.keys), 1))
+        key = ops.add(row, ops.add(self.right, 8 * j))
+        keys = Index(key, 1, 2)
+        if is_cut:
+            last = ops.sub(self.kernel.size(s.queries), 1)
+            if s.queries.known_divisor() % 2 == 0:
+                keys = Index(ops.minimum(key, ops.sub(last, 1)), 1, 2)
+            else:
+                keys = Index(lanes=tuple(ops.minimum(ops.add(key, i), last) for i in range(2)))
+        return [head.batch[0], head.batch[1], Index.of(query), keys]
+
+    def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
+        first, second = (ops.splat(number, 2) for number in rows[which])
+        return first, second
+
+    @property
+    def _cuts(self) -> bool:
+        return self.schedule.has_row_tail
+
+    def _inside(self, tile: KeyTile, row: Any) -> Callable[[int, int], Any]:
+        left = ops.sub(self.kernel.size(self.schedule.queries), ops.add(row, self.right))
+
+        def pair(j: int, half: int) -> Any:
+            lanes: Sequence[Any] = [ops.less(8 * j + i, left) for i in range(2)]
+            return ops.from_elements(lanes)
+
+        return pair
+
+    def _keep(
+        self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
+    ) -> None:
+        s = self.schedule
+        inside = None
+        if s.has_tail:
+            query = ops.add(self._key(tile), 8 * half)
+            inside = ops.less(query, self.kernel.size(s.keys))
+        key = ops.add(row, ops.add(self.right, 8 * j))
+        size = self.kernel.size(s.queries)
+        for value, target in self.kept:
+            found = walk.value(value, at, 2)
+            if s.queries.known_divisor() % 2 == 0:
+                is_there = ops.less(key, size) if s.has_row_tail else None
+                target.store(at, found, ops.both(inside, is_there))
+                continue
+            for i, element in enumerate(ops.elements(found)):
+                place = ops.add(key, i)
+                there = [*at[:3], Index.of(place)]
+                target.store(there, element, ops.both(inside, ops.less(place, size)))

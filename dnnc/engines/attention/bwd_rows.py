@@ -1,0 +1,57 @@
+# pyright: basic
+"""Where the numbers of queries lie in memory, which the kernel before the main ones computes.
+
+[block of ROWS queries of each head][-log2(e) * base, -delta][query of the block], f32
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.memory.smem import CHUNK_BYTES
+from ...expr import Expr
+from .bwd_tile_sm80 import ROWS
+
+_NUMBERS = 2
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """buffer: of the workspace.  blocks: of a head."""
+
+    buffer: str
+    blocks: Expr
+
+    def _address(self, kernel: Kernel, head: Any, row: Any, which: int) -> Any:
+        block, place = ops.div(row, ROWS), ops.rem(row, ROWS)
+        number = ops.to_i64(ops.add(ops.mul(head, kernel.size(self.blocks)), block))
+        offset = ops.mul(number, _NUMBERS * ROWS * _BYTES)
+        offset = ops.add(offset, ops.to_i64(ops.mul(ops.add(place, which * ROWS), _BYTES)))
+        return smem.byte_pointer(kernel.workspace(self.buffer), offset)
+
+    def load(self, kernel: Kernel, head: Any, row: Any) -> list[Any]:
+        """The numbers of a query, or of one past the last of a block."""
+        type_ = ops.f32_type()
+        return [
+            ops.load(self._address(kernel, head, row, which), type_, _BYTES)
+            for which in range(_NUMBERS)
+        ]
+
+    def copy(self, kernel: Kernel, head: Any, row: Any, count: int, target: Any) -> None:
+        """Starts the copy of a step's numbers to shared memory, one after the other."""
+        chunks = count * _BYTES // CHUNK_BYTES
+        thread = ops.thread_id()
+        with ops.if_(ops.less(thread, _NUMBERS * chunks)):
+            which, chunk = ops.div(thread, chunks), ops.rem(thread, chunks)
+            start = self._address(kernel, head, row, 0)
+            inside = ops.mul(chunk, CHUNK_BYTES)
+            source = ops.add(ops.mul(which, ROWS * _BYTES), inside)
+            place = ops.add(ops.mul(which, count * _BYTES), inside)
+            smem.copy_async(
+                smem.byte_pointer(target, place), smem.byte_pointer(start, source), CHUNK_BYTES
+            )

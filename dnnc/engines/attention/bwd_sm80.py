@@ -1,0 +1,269 @@
+# pyright: basic
+"""Engine sdpa_bwd_sm80: the gradient of attention on the tensor cores of sm_80 and later.
+
+    before   delta = sum(dO * O) and -log2(e) * base of each row
+    keys     a block of threads for a tile of keys of a head: for each block of queries
+               S' = K @ Q', dP' = V @ dO'     P' and dS' in registers
+               dV += P' @ dO, dK += dS' @ Q
+    queries  a block of threads for a tile of queries of a head: for each block of keys
+               S = Q @ K', dP = dO @ V'       dS in registers
+               dQ += dS @ K
+
+    rows by `cp.async`, products by `mma.sync`, 16 rows a warp
+
+Scores are computed twice, by tiles of keys and by tiles of queries: seven products where five would
+do, but every sum stays in the registers of one warp, so that nothing is added to memory and results
+have the same bits each time.  Where the sums of dK and dV do not fit the registers together, each
+has a kernel of its own, of which that of dV needs no dP.  Blocks that masks hide are left out.
+Source: Dao, "FlashAttention-2", 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.attention.gradient_region import GradientRegion, transposed
+from ...codegen.attention.mask_ranges import is_triangular
+from ...codegen.kernel import Kernel
+from ...codegen.memory.smem import CHUNK_BYTES
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.walk.region_walk import inputs_of, reduced_axes
+from ...dialect.fusion import Fusion
+from ...errors import Status
+from ...expr import typical
+from ...target import Target
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..product.pattern import knob_reason
+from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons
+from . import bwd_before, bwd_sums
+from .bwd_before import BeforeEmitter
+from .bwd_kernel_sm80 import PassEmitter
+from .bwd_model_sm80 import pass_seconds
+from .bwd_pattern import Gradient, gradient_of, gradient_reasons
+from .bwd_query_side import QuerySchedule
+from .bwd_rows import RowNumbers
+from .bwd_schedule import GradientSchedule
+from .bwd_sums import Elements, SumsEmitter
+from .bwd_surface import (
+    TYPES,
+    head_of,
+    is_falling,
+    operands,
+    shape_reasons,
+    type_reasons,
+)
+from .bwd_tile_sm80 import PassTiling, RowsTiling
+
+_ROWS = (128, 64, 32)
+_STEPS = (64, 32, 16)
+_STAGES = (2, 3, 1)
+_MOST_ELEMENTS = 256  # of a query, and of a value
+_MOST_SUMS = 128  # registers of a thread for dK and dV, that one kernel has
+_MOST_HELD = 192  # registers of sums and weights, beside which there is room for the rest
+
+
+@dataclass(frozen=True)
+class SdpaBwdSm80Engine(Engine):
+    """See the file's docstring."""
+
+    name: str = "sdpa_bwd_sm80"
+    index: int = 24
+    families: tuple[str, ...] = ("attention",)
+    has_fixed_bodies: bool = True
+    support: tuple[str, ...] = (
+        "the gradient of attention, as `sdpa_backward` or written in its five products; Q, K, V "
+        "and dO of f16 or of bf16, results of 16 or 32 bits, sums in f32; D and Dv up to 256, "
+        "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
+        "contiguous elements of a head; packed sequences; the same bits each time",
+        "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
+        "on the gradients of both, of tensors that broadcast; blocks that a causal mask or a "
+        "window hides are left out",
+        "outputs of the scores' dims (dropout's mask, a whole dBias), sums of these (dBias) and of "
+        "rows (dSink)",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := gradient_reasons(fusion):
+            return declined
+        found = gradient_of(fusion)
+        reasons = type_reasons(found, (*TYPES, dtypes.f32))
+        reasons += shape_reasons(found, _MOST_ELEMENTS) or _layout_reasons(found)
+        return tuple(reasons)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _ROWS, "keys, or queries, of a tile, 16 a warp"),
+        Knob("TILE_N", _STEPS, "queries, or keys, of a step"),
+        Knob("STAGES", _STAGES, "steps in shared memory"),
+    )
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        passes = _passes(knobs, *head_of(gradient_of(fusion), _MOST_ELEMENTS))
+        held = max(tiling.held_registers for tiling in passes)
+        reasons: list[Reason] = []
+        if held > _MOST_HELD:
+            what = f"{held} registers of sums and weights"
+            reasons.append(knob_reason(what, f"at most {_MOST_HELD}"))
+        return (*reasons, *smem_reasons(max(t.smem_bytes for t in passes), target))
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found = [
+            {"TILE_M": rows, "TILE_N": step, "STAGES": stages}
+            for rows in _ROWS
+            for step in _STEPS
+            for stages in _STAGES
+        ]
+        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        found = gradient_of(fusion)
+        passes = _passes(knobs, *head_of(found, _MOST_ELEMENTS))
+        sizes = found.score.shape[0], *found.score.shape[1:]
+        batch, heads, queries, keys = (typical(size) for size in sizes)
+        seconds = 0.0
+        for tiling in passes:
+            rows, others = (keys, queries) if tiling.of_keys else (queries, keys)
+            own_heads, shared = heads, 1
+            if tiling.of_keys:
+                own_heads, shared = heads // found.group, found.group
+            blocks = batch * own_heads * -(-rows // tiling.rows)
+            steps = -(-others // tiling.step) * shared
+            seconds += pass_seconds(tiling, blocks, steps, target)
+        bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
+        moved = bytes_of((*fusion.inputs, *fusion.outputs))
+        bound = "tensor cores" if seconds > moved / bandwidth else "memory"
+        total = (1 + len(passes)) * LAUNCH_SECONDS + seconds + moved / bandwidth
+        return Prediction(total, bound)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_N"]
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        parts = GradientRegion(region)
+        q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
+        depth, width = q[-1].constant, v[-1].constant
+        assert depth is not None and width is not None, "heads of known sizes"
+        of_keys, of_queries = (
+            is_falling(transposed(parts.condition)),
+            is_triangular(parts.condition),
+        )
+        passes = _passes(knobs, depth, width)
+        return {
+            "passes": [
+                replace(p, is_longest_first=of_keys if p.of_keys else of_queries).plain()
+                for p in passes
+            ]
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        parts = GradientRegion(region)
+        passes = [PassTiling.of(data) for data in tile["passes"]]
+        group = _group(parts)
+        rows = RowsTiling(passes[0].width, passes[0].depth)
+        plan = GradientSchedule(None, parts, rows, group)  # pyright: ignore[reportArgumentType]
+        buffer = output.workspace("rows", plan.blocks * rows.row_bytes)
+        numbers = RowNumbers(buffer, plan.rows)
+        sums = {place: _elements(parts, place, output) for place in parts.sums}
+        kernel = output.kernel("before", bwd_before.THREADS)
+        with kernel.body():
+            others = _added(kernel, parts, sums, of_scores=False)
+            schedule = GradientSchedule(kernel, parts, rows, group)
+            BeforeEmitter(kernel, parts, schedule, buffer, others=others).emit()
+        output.launch(kernel, (plan.blocks, 1, 1))
+        for tiling in passes:
+            kernel = output.kernel("_".join(tiling.makes), tiling.threads)
+            with kernel.body():
+                if tiling.of_keys:
+                    schedule, kept = GradientSchedule(kernel, parts, tiling, group), []
+                else:
+                    targets = region.targets(kernel)
+                    kept = [targets[place] for place in parts.kept]
+                    kept += _added(kernel, parts, sums, of_scores=True)
+                    schedule = QuerySchedule(kernel, parts, tiling, group, bool(kept))
+                PassEmitter(kernel, parts, tiling, schedule, numbers, group, kept).emit()
+            output.launch(kernel, (schedule.tiles, 1, 1))
+        for place, elements in sums.items():
+            kernel = output.kernel(f"sum{place}", bwd_sums.THREADS)
+            with kernel.body():
+                _, target = region.targets(kernel)[place]
+                SumsEmitter(kernel, elements, target).emit()
+            output.launch(kernel, (elements.blocks, 1, 1))
+
+
+# ---- clauses
+
+
+def _layout_reasons(found: Gradient) -> list[Reason]:
+    reasons = []
+    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
+    for name, operand, (elements, _) in operands(found):
+        tensor = operand.tensor
+        if not (is_unit(tensor, elements) or tensor.shape[elements].constant == 1):
+            what = f"a stride of {tensor.layout[elements]} between elements of a head"
+        elif (known := access_bytes(tensor, elements)) < CHUNK_BYTES:
+            what = f"rows aligned to {known} bytes"
+        else:
+            continue
+        reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
+    return reasons
+
+
+# ---- tilings
+
+
+def _passes(knobs: Knobs, depth: int, width: int) -> list[PassTiling]:
+    """The main kernels."""
+    both = PassTiling(
+        True, ("dv", "dk"), knobs["TILE_M"], knobs["TILE_N"], depth, width, knobs["STAGES"]
+    )
+    of_keys = [both]
+    if sum(map(both.registers_of, both.makes)) > _MOST_SUMS:
+        of_keys = [replace(both, makes=(name,)) for name in both.makes]
+    return [*of_keys, replace(both, of_keys=False, makes=("dq",))]
+
+
+# ---- sums
+
+
+def _elements(parts: GradientRegion, place: int, output: Output) -> Elements:
+    """The elements in the workspace that an output adds up."""
+    operation = parts.sums[place]
+    dims = parts.region.dims_of(inputs_of(operation)[0])
+    buffer = output.workspace(f"elements{place}", Elements.bytes_of(dims))
+    return Elements(buffer, dims, tuple(reduced_axes(operation)))
+
+
+def _added(
+    kernel: Kernel, parts: GradientRegion, sums: Mapping[int, Elements], *, of_scores: bool
+) -> list[tuple[Any, GlobalTensor]]:
+    """(value, where it is stored) of what is added up, of scores or of rows."""
+    return [
+        (inputs_of(operation)[0], sums[place].tensor(kernel))
+        for place, operation in parts.sums.items()
+        if parts.is_of_scores(operation) == of_scores
+    ]
+
+
+def _group(parts: GradientRegion) -> int:
+    """Query heads that share a head of keys."""
+    whole, own = parts.dims[1], parts.source("k").batch[1]
+    return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
+
+
+SDPA_BWD_SM80 = SdpaBwdSm80Engine()

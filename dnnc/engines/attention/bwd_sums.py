@@ -1,0 +1,154 @@
+# pyright: basic
+"""Sums over axes of what scores or rows have, as gradients of biases and of sinks are.
+
+The kernels before leave the elements in the workspace, in f32; here a block of threads adds up
+those of one number, or of 32 neighbours where the last axis is none of the summed ones: each thread
+its own, in order, then all threads, in order, so that sums have the same bits each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.scalars.scalar import element_type
+from ...codegen.totals.reduce import across_lanes
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.loops import Loops
+from ...dialect.tensor import Tensor, packed_strides
+from ...expr import Expr, ceildiv, product
+from ...mlir import arith
+from ...target import WARP_THREADS
+
+THREADS = 256
+_WARPS = THREADS // WARP_THREADS
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Elements to add up.  buffer: of the workspace, [dims] in f32.  axes: that are summed."""
+
+    buffer: str
+    dims: tuple[Expr, ...]
+    axes: tuple[int, ...]
+
+    @staticmethod
+    def bytes_of(dims: tuple[Expr, ...]) -> Expr:
+        return product(dims) * _BYTES
+
+    def tensor(self, kernel: Kernel) -> GlobalTensor:
+        tensor = Tensor(dims=self.dims, strides=packed_strides(self.dims), dtype=dtypes.f32)
+        return GlobalTensor(kernel, tensor, pointer_=kernel.workspace(self.buffer))
+
+    @property
+    def last(self) -> int:
+        """The last axis that has several elements, or may have."""
+        several = [axis for axis, n in enumerate(self.dims) if n.constant != 1]
+        return several[-1] if several else 0
+
+    @property
+    def sums_last(self) -> bool:
+        return self.last in self.axes
+
+    @property
+    def outer(self) -> list[int]:
+        """The axes before the last one that are summed."""
+        return [axis for axis in self.axes if axis < self.last]
+
+    @property
+    def kept(self) -> list[int]:
+        """The axes before the last one that are not summed."""
+        return [axis for axis in range(self.last) if axis not in self.axes]
+
+    @property
+    def columns(self) -> Expr:
+        """Blocks of the last axis."""
+        return Expr.of(1) if self.sums_last else ceildiv(self.dims[self.last], WARP_THREADS)
+
+    @property
+    def blocks(self) -> Expr:
+        return product([self.dims[axis] for axis in self.kept]) * self.columns
+
+
+@dataclass
+class SumsEmitter:
+    """target: [dims], 1 along the axes that are summed."""
+
+    kernel: Kernel
+    elements: Elements
+    target: GlobalTensor
+
+    def emit(self) -> None:
+        kernel, e = self.kernel, self.elements
+        thread = ops.thread_id()
+        warp, lane = ops.shr(thread, 5), ops.and_(thread, WARP_THREADS - 1)
+        number = kernel.divide(ops.block_id(), e.columns)
+        column = ops.mul(kernel.remainder(ops.block_id(), e.columns, number), WARP_THREADS)
+        self.source = e.tensor(kernel)
+        self.at: dict[int, Coordinate] = dict.fromkeys(range(len(e.dims)), Index.of(0))
+        self.at |= self._coordinates(e.kept, number)
+        count = kernel.size(product([e.dims[axis] for axis in e.outer]))
+        size = kernel.size(e.dims[e.last])
+        zero, inside = ops.zeros(ops.f32_type()), None
+        if e.sums_last:
+            (total,) = ops.for_(0, count, 1, [zero], lambda i, own: self._row(i, thread, size, own))
+            total = across_lanes(total, WARP_THREADS, _add)
+            lanes = 1
+        else:
+            column = ops.add(column, lane)
+            inside = ops.less(column, size)
+            kept = ops.minimum(column, ops.sub(size, 1))
+            (total,) = ops.for_(warp, count, _WARPS, [zero], lambda i, own: self._one(i, kept, own))
+            lanes = WARP_THREADS
+        total = self._over_warps(total, warp, lane, lanes)
+        own = ops.less(thread, lanes)
+        at = dict(self.at)
+        if not e.sums_last:
+            at[e.last] = Index.of(ops.minimum(column, ops.sub(size, 1)))
+        element = element_type(self.target.tensor.type)
+        if total.type != element:
+            total = arith.TruncFOp(element, total).result
+        self.target.store([at[axis] for axis in range(len(e.dims))], total, ops.both(own, inside))
+
+    def _coordinates(self, axes: list[int], number: Any) -> dict[int, Coordinate]:
+        if not axes:
+            return {}
+        dims = tuple(self.elements.dims[axis] for axis in axes)
+        loops = Loops(dims, tuple((axis,) for axis in range(len(dims))))
+        found = loops.coordinates(self.kernel, number)
+        return {axis: found[i] for i, axis in enumerate(axes)}
+
+    def _one(self, number: Any, column: Any, carried: list[Any]) -> list[Any]:
+        """A sum and one element more, of the outer summed axes' number and a column."""
+        at = {**self.at, **self._coordinates(self.elements.outer, number)}
+        at[self.elements.last] = Index.of(column)
+        return [_add(carried[0], self.source.load([at[axis] for axis in range(len(at))], 1))]
+
+    def _row(self, number: Any, thread: Any, size: Any, carried: list[Any]) -> list[Any]:
+        """A sum and a thread's elements of the last axis."""
+        return ops.for_(
+            thread, size, THREADS, list(carried), lambda i, own: self._one(number, i, own)
+        )
+
+    def _over_warps(self, total: Any, warp: Any, lane: Any, lanes: int) -> Any:
+        """The sum over warps of what their lanes have, in the first threads."""
+        base = self.kernel.shared("totals", THREADS * _BYTES)
+        place = ops.mul(ops.add(ops.mul(warp, WARP_THREADS), lane), _BYTES)
+        ops.store(smem.byte_pointer(base, place), total, _BYTES)
+        ops.barrier()
+        found = ops.zeros(ops.f32_type())
+        for other in range(_WARPS):
+            offset = ops.mul(ops.add(lane, other * WARP_THREADS), _BYTES)
+            part = ops.load(smem.byte_pointer(base, offset), ops.f32_type(), _BYTES)
+            found = _add(found, part)
+        return found
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.AddFOp(a, b).result
