@@ -179,6 +179,23 @@ def test_weights_that_a_mask_does_not_hide(more):
         check(g, engine="sdpa_bwd_sm90", target="sm_90a")
 
 
+def test_soft_cap():
+    """Of scores under a causal mask, whose blocks are left out: slopes keep zeros."""
+    g = dnnc.pygraph(
+        io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32, compute_data_type=dtypes.f32
+    )
+    tensors = [g.tensor([1, 1, 200, 64], name=name) for name in ("q", "k", "v", "o", "do")]
+    stats = g.tensor([1, 1, 200, 1], data_type=dtypes.f32, name="stats")
+
+    def capped(g, s):
+        return g.mul(g.tanh(g.mul(s, 0.2)), 5.0)
+
+    results = g.sdpa_backward(*tensors, stats, score_mod=capped, **CAUSAL)
+    for tensor in results:
+        tensor.set_output().set_data_type(dtypes.bf16)
+    check(g, engine="sdpa_bwd_sm90", target="sm_90a")
+
+
 def test_large_logits():
     """Of 1e4: each row's weight is on one key, so that dS is what rounding leaves."""
     known = {"q": 1000 * np.random.default_rng(1).normal(size=(1, 1, 64, 64))}
