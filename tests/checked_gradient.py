@@ -90,7 +90,17 @@ def draw(random, most, most_heads, depths, *, sums):
     }
     has = {
         name: random.random() < 0.3
-        for name in ("left", "right", "end", "alibi", "bias", "log2", "negative", "lengths")
+        for name in (
+            "left",
+            "right",
+            "end",
+            "alibi",
+            "bias",
+            "log2",
+            "negative",
+            "lengths",
+            "repeats",
+        )
     }
     bias = [random.choice([1, n]) for n in (batch, heads, rows, dims["columns"])]
     dropout = random.choice(["none", "none", "none", "drawn", "given"])
@@ -108,6 +118,7 @@ def draw(random, most, most_heads, depths, *, sums):
         if has["end"]:
             given["diagonal_alignment"] = "BOTTOM_RIGHT"
         given["use_alibi_mask"] = has["alibi"]
+        given["use_deterministic_algorithm"] = has["repeats"]
         if has["lengths"]:
             given |= lengths(g, batch)
         if has["bias"]:

@@ -269,10 +269,9 @@ def _differs_by_head(parts: GradientRegion) -> bool:
         for axis, place in enumerate(access)
     ) or any(
         size.constant != 1
-        for name in ("q", "do")
-        for value in parts.source(name).values
-        if parts.source(name).kind == "cut"
-        for size in parts.region.dims_of(value)[1:2]
+        for source in map(parts.source, ("q", "do"))
+        if source.kind == "cut"
+        for size in parts.region.dims_of(source.values[0])[1:2]
     )
 
 
