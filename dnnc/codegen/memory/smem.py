@@ -77,13 +77,17 @@ class PanelTile:
         return ops.add(ops.add(panel, ops.mul(row, _BANK_BYTES)), ops.shl(place, 4))
 
 
-def copy_async(target: Any, source: Any, bytes_: int, valid_bytes: Any = None) -> None:
+def copy_async(
+    target: Any, source: Any, bytes_: int, valid_bytes: Any = None, *, is_kept: bool = False
+) -> None:
     """Starts a copy of 4, 8 or 16 bytes from global to shared memory.
 
-    valid_bytes: how many are read, the rest being zeros (default: all).  Part of the group that
-    the next `commit` closes.
+    valid_bytes: how many are read, the rest being zeros (default: all).  is_kept: whether the first
+    cache keeps them, as it does those of fewer than 16 bytes.  Part of the group that the next
+    `commit` closes.
     """
-    kind = nvvm.LoadCacheModifierKind.CG if bytes_ == 16 else nvvm.LoadCacheModifierKind.CA
+    is_past = bytes_ == 16 and not is_kept
+    kind = nvvm.LoadCacheModifierKind.CG if is_past else nvvm.LoadCacheModifierKind.CA
     options = {} if valid_bytes is None else {"cp_size": ops.value_of(valid_bytes)}
     nvvm.cp_async_shared_global(target, source, bytes_, kind, **options)
 

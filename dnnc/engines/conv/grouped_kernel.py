@@ -189,8 +189,9 @@ class GroupedKernel:
         lanes = phase.sets[chosen]
         last = selected(self.tap, [0 if tap is None else tap for tap in lanes])
         mask = self.masks[phase.number][chosen]
+        masked = None if mask is None else lambda: mask
         return [
-            _words(self._loaded([*outer, last], eight, (lambda: mask) if mask else None))
+            _words(self._loaded([*outer, last], eight, masked))
             for eight in eights
         ]
 

@@ -38,10 +38,12 @@ from ..product.kernel_sm80 import (
     whole_outputs,
 )
 from ..product.knobs_sm80 import (
+    NARROW_COLUMNS,
     all_knobs,
     candidates_of,
     illegal_reasons,
     knobs_of,
+    narrow_candidates,
     notes_of,
     threads_of,
 )
@@ -69,6 +71,15 @@ from .tiles_sm80 import (
     gather_bytes,
     pixel_plan,
 )
+from .together_sm80 import (
+    Meetings,
+    PhasesFilter,
+    PhasesSpace,
+    dense_shape,
+    together_refusal,
+    whole_steps,
+)
+from .together_sm80 import filter_plan as phases_filter_plan
 
 _BOOLEANS = (
     "boolean outputs of Y's dims with channels last, those of a group a multiple of 8, or all with "
@@ -89,6 +100,10 @@ _MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
 _BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
+_NARROW = (
+    f"a gradient with strides of 16 bits, {NARROW_COLUMNS} phases by channels, whose images are "
+    "whole strides, and a multiple of TILEK channels of dY"
+)
 _DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and 1.8 times as long
 
 
@@ -145,9 +160,13 @@ class ConvSm80Engine(Engine):
 
     # ---- knobs
 
-    all_knobs: ClassVar[tuple[Knob, ...]] = all_knobs(
-        "output pixels of a block's tile",
-        "output channels of it; 64: of groups side by side, of 8, 16 or 32 each",
+    all_knobs: ClassVar[tuple[Knob, ...]] = tuple(
+        replace(knob, values=(*knob.values, NARROW_COLUMNS)) if knob.name == "TILE_N" else knob
+        for knob in all_knobs(
+            "output pixels of a block's tile",
+            "output channels of it; 64: of groups side by side, of 8, 16 or 32 each; "
+            f"{NARROW_COLUMNS}: of all phases of a gradient with a stride",
+        )
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
@@ -156,9 +175,11 @@ class ConvSm80Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _cast(fusion)
         type_ = conv_of(fusion).moved.type
-        beside = _shape(fusion, knobs).beside
-        if reasons := illegal_reasons(knobs, type_, target, beside):
+        beside, is_narrow = _shape(fusion, knobs).beside, _is_narrow(knobs)
+        if reasons := illegal_reasons(knobs, type_, target, beside, is_narrow=is_narrow):
             return reasons
+        if is_narrow and (reason := _narrow_refusal(fusion, knobs)) is not None:
+            return (knob_reason(f"TILE_N={NARROW_COLUMNS} with {reason}", _NARROW),)
         tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
         held = tile[0] * depth * beside * type_.bits // (8 * 16 * threads_of(tile))
         if held <= (_MOST_COPIES if _copy_bytes(fusion) else _MOST_HELD):
@@ -173,6 +194,8 @@ class ConvSm80Engine(Engine):
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = conv_of(_cast(fusion)).moved.type
         found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        narrow = narrow_candidates(type_) if _has_phases(_cast(fusion)) else []
+        found += [knobs for knobs in narrow if not self.legal(knobs, fusion, target)]
         return [*found, *self._of_few_stages(fusion, found)]
 
     def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
@@ -193,7 +216,7 @@ class ConvSm80Engine(Engine):
         depths = (knobs["TILEK"] * beside, knobs["TILEK"])
         loads = zip(_loads(fusion, beside), depths, strict=True)
         x, w = (load.time(depth) for load, depth in loads)
-        found = _work(fusion, beside).predict(
+        found = _work(fusion, beside, _is_narrow(knobs)).predict(
             knobs, conv_of(fusion).moved.type, (x * beside, w), target, beside=beside
         )
         share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
@@ -223,6 +246,11 @@ class ConvSm80Engine(Engine):
         x, w = call.operands
         shape = shape_of_knobs(apart, region.arguments.get(x), knobs)
         pixels = pixel_plan(region, x, type_, shape)
+        if _is_narrow(knobs):
+            width = fragment_width(region, Expr.of(shape.k))
+            kept = {**pixels, "is_kept": True}
+            plan = tile_plan(knobs, kept, phases_filter_plan(), "n", width)
+            return {**plan, "depth": list(axes), "beside": 1}
         filter_ = filter_plan(region, w, shape, Depth.of(apart, axes))
         first = next((tensor for _, tensor in whole_outputs(region)), None)
         along = "m" if first is not None and _is_along_pixels(first) else "n"
@@ -289,6 +317,8 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     shape, depth = replace(apart, beside=beside), Depth.of(apart, tile["depth"])
     tile_m, tile_n, tile_k = tile["tile"]
     x, w = call.operands
+    if tile_n == NARROW_COLUMNS:
+        return _phases_together(kernel, region, tile, apart)
     if beside == 1:
         pixels = PixelTile(
             kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
@@ -314,6 +344,28 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     )
 
 
+def _phases_together(
+    kernel: Kernel, region: Region, tile: Mapping[str, Any], shape: ConvShape
+) -> Matrices:
+    """The matrices of all phases of a gradient with a stride, see `conv.together_sm80`."""
+    call, (type_, _) = anchor_call(region), operand_types(region)
+    dense, (tile_m, tile_n, tile_k) = dense_shape(shape), tile["tile"]
+    depth = Depth.of(dense, tile["depth"])
+    x, w = call.operands
+    (steps,) = whole_steps(shape, tile_k)
+    return Matrices(
+        call,
+        PixelTile(
+            kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=dense, depth=depth
+        ),
+        PhasesFilter(kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape),
+        (shape.pixels, Expr.of(NARROW_COLUMNS), Expr.of(depth.size)),
+        dense.batch,
+        PhasesSpace(kernel, region.dims_of(call.results[0]), shape),
+        meets=Meetings(shape, steps),
+    )
+
+
 def _depth_of(shape: ConvShape) -> Callable[[Batch], Any] | None:
     """See `Matrices`: of phases, which meet some of the taps each."""
     if shape.spread is None:
@@ -335,9 +387,32 @@ def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
     return shape_of_knobs(shape_of(op), op.moved if op.moved in fusion.inputs else None, knobs)
 
 
+def _is_narrow(knobs: Knobs) -> bool:
+    """Whether a tile has all phases of a gradient with a stride."""
+    return knobs["TILE_N"] == NARROW_COLUMNS
+
+
+def _has_phases(fusion: Fusion) -> bool:
+    return shape_of(conv_of(fusion)).spread is not None
+
+
+def _narrow_refusal(fusion: Fusion, knobs: Knobs) -> str | None:
+    """Why a tile can't have all phases."""
+    op = conv_of(fusion)
+    are_inputs = op.moved in fusion.inputs and op.w in fusion.inputs and not op.w.is_by_value
+    shape = shape_of(op)
+    what = together_refusal(shape, op.moved if are_inputs else None)
+    if what is None and not whole_steps(shape, knobs["TILEK"]):
+        what = f"{shape.c_group} channels of dY and TILEK={knobs['TILEK']}"
+    return what
+
+
 @remembered_at_sizes
-def _work(fusion: Fusion, beside: int) -> Work:
+def _work(fusion: Fusion, beside: int, is_narrow: bool) -> Work:
     apart = shape_of(conv_of(fusion))
+    if is_narrow:
+        k = dense_shape(apart).taps * apart.c_group
+        return Work.of(fusion, apart.pixels, *map(Expr.of, (NARROW_COLUMNS, k, 1)))
     shape = replace(apart, beside=beside)
     taps, count = apart.taps, shape.groups
     if shape.spread:

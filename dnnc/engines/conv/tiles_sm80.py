@@ -366,7 +366,8 @@ class PixelTile(OperandTile):
             reads = self._inside(pixel, tap)
             count = None if reads is None else ops.select(reads, bytes_, 0)
             target = smem.byte_pointer(slot, self._place(row, k))
-            smem.copy_async(target, self._address(ops.add(pixel.offset, moved)), bytes_, count)
+            source = self._address(ops.add(pixel.offset, moved))
+            smem.copy_async(target, source, bytes_, count, is_kept="is_kept" in self.plan)
 
     def _address(self, offset: Any) -> Any:
         pointer = self.kernel.pointer(self._tensor, is_exclusive=True)

@@ -40,7 +40,7 @@ from ...target import WARP_THREADS, Target
 from ..engine import Knobs
 from .exit_sm80 import TileExits
 from .exits import SpaceAxes, exit_reductions
-from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
+from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, warps_of
 from .multiplier_sm80 import Multiplier
 
 Batch = Mapping[int, Coordinate]
@@ -92,6 +92,8 @@ class Matrices:
     reductions at the exit; None: there are none.
     beside: products side by side in a tile, each of its own columns and its own part of A's rows.
     depth_of: k of a matrix of the batch, where it differs from one to the next.
+    meets: whether eight columns from one of the tile's on have products with a tile along k of a
+    number, i1, None: they have; the field's None: all have.
     """
 
     call: Any
@@ -103,6 +105,7 @@ class Matrices:
     axes: SpaceAxes | None = None
     beside: int = 1
     depth_of: Callable[[Batch], Any] | None = None
+    meets: Callable[[Any, int], Any] | None = None
 
 
 def anchor_call(region: Region) -> Any:
@@ -152,7 +155,7 @@ def tile_plan(
     epilogue's fragments lie along; width: their elements."""
     return {
         "tile": [knobs["TILE_M"], knobs["TILE_N"], knobs["TILEK"]],
-        "warps": list(WARPS[(knobs["TILE_M"], knobs["TILE_N"])]),
+        "warps": list(warps_of((knobs["TILE_M"], knobs["TILE_N"]))),
         "stages": knobs["STAGES"],
         "group_rows": GROUP_ROWS,
         "a": dict(a),
@@ -281,7 +284,11 @@ class _Emitter:
             last = ops.sub(steps, 1)
             held = self._start_load(slot, ahead, last, is_more, places)
             smem.commit()
-            sums = self._multiply(smem.byte_pointer(base, read), sums)
+            stage = smem.byte_pointer(base, read)
+            if self.matrices.meets:
+                sums = self._multiply_met(stage, sums, i, self.matrices.meets)
+            else:
+                sums = self._multiply(stage, sums)
             self._finish_load(slot, held, is_more)
             return [self._next(read, stage_bytes), self._next(write, stage_bytes), *sums]
 
@@ -356,6 +363,37 @@ class _Emitter:
     def _place_of_sums(self, first: int, i: int, j: int) -> int:
         """Where the sums of an m tile and the j-th n tile from the first on begin."""
         return (i * self.n_tiles + first + j) * 4
+
+    def _multiply_met(
+        self, slot: Any, sums: Sequence[Any], tile: Any, meets: Callable[[Any, int], Any]
+    ) -> list[Any]:
+        """Adds the product of a stage's tiles where columns meet a tile along k."""
+        assert self.warps_n == 1, "a warp has all columns"
+        sums, steps = list(sums), range(self.tile_k // self.multiplier.step_k)
+        a_slot, b_slot = self._slots(slot)
+        a = [self.a.fragments(a_slot, self.warp_row, self.m_tiles, step) for step in steps]
+        b = [self.b.fragments(b_slot, self.warp_column, self.n_tiles, step) for step in steps]
+
+        def added(places: Sequence[int], j: int) -> list[Any]:
+            found = [total for place in places for total in sums[place : place + 4]]
+            for step in steps:
+                self.multiplier.add(a[step], [b[step][j]], found, lambda i, _: 4 * i)
+            return found
+
+        for j in range(self.n_tiles):
+            places = [(i * self.n_tiles + j) * 4 for i in range(self.m_tiles)]
+            own = [total for place in places for total in sums[place : place + 4]]
+            is_met = meets(tile, j * mma.N)
+            if is_met is None:
+                made = added(places, j)
+            else:
+                types = [total.type for total in own]
+                made = ops.either(
+                    is_met, types, lambda p=places, j=j: added(p, j), lambda own=own: own
+                )
+            for i, place in enumerate(places):
+                sums[place : place + 4] = made[4 * i : 4 * i + 4]
+        return sums
 
     def _shares(self, step: int) -> list[tuple[int, int, Any]]:
         """(the first of a warp's n tiles, how many, the step of A's tile) of each product."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ... import dtypes
@@ -24,6 +24,8 @@ WARPS = {
     (128, 256): (2, 4),
     (256, 128): (4, 2),
 }
+NARROW_COLUMNS = 32  # of tiles that convolutions alone have, see `conv.together_sm80`
+_NARROW_WARPS = {(128, NARROW_COLUMNS): (4, 1)}
 GROUP_ROWS = 8  # of tiles, which follow each other
 PAD_BYTES = 32  # after each row of the epilogue's tile, against bank conflicts
 
@@ -51,12 +53,13 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
 
 
 def illegal_reasons(
-    knobs: Knobs, operand: DType, target: Target, beside: int = 1
+    knobs: Knobs, operand: DType, target: Target, beside: int = 1, *, is_narrow: bool = False
 ) -> tuple[Reason, ...]:
-    """Every reason why knobs can't be; beside: see `smem_bytes`."""
-    tile = (knobs["TILE_M"], knobs["TILE_N"])
-    if tile not in WARPS:
-        pairs = ", ".join(f"{m}x{n}" for m, n in WARPS)
+    """Every reason why knobs can't be; beside: see `smem_bytes`.  is_narrow: whether tiles are
+    those of NARROW_COLUMNS."""
+    tile, tiles = (knobs["TILE_M"], knobs["TILE_N"]), _NARROW_WARPS if is_narrow else WARPS
+    if tile not in tiles:
+        pairs = ", ".join(f"{m}x{n}" for m, n in tiles)
         return (knob_reason(f"tile {tile[0]}x{tile[1]}", pairs),)
     if knobs.get("TF32") == 3 and (tile[0] * tile[1] > 128 * 128 or knobs["TILEK"] > 16):
         # Both halves of the operands are held in registers, and larger tiles would spill.
@@ -79,15 +82,31 @@ def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Kno
     return found
 
 
-def _shapes(chunk: int) -> Iterable[tuple[tuple[int, int], int, int]]:
-    for tile in reversed(WARPS):
+def narrow_candidates(operand: DType) -> list[Knobs]:
+    """Choices of tiles of NARROW_COLUMNS that are worth a look."""
+    chunk = mma.chunk_elems(operand)
+    return [
+        {"TILE_M": m, "TILE_N": n, "TILEK": depth, "STAGES": stages}
+        for (m, n), depth, stages in _shapes(chunk, _NARROW_WARPS)
+    ]
+
+
+def _shapes(
+    chunk: int, tiles: Mapping[tuple[int, int], tuple[int, int]] = WARPS
+) -> Iterable[tuple[tuple[int, int], int, int]]:
+    for tile in reversed(tiles):
         for depth, stages in ((8 * chunk, 3), (4 * chunk, 4), (8 * chunk, 6)):
             yield tile, depth, stages
 
 
+def warps_of(tile: tuple[int, int]) -> tuple[int, int]:
+    """Warps of a block along m and n."""
+    return WARPS.get(tile) or _NARROW_WARPS[tile]
+
+
 def threads_of(tile: tuple[int, int]) -> int:
     """Threads of a block."""
-    warps_m, warps_n = WARPS[tile]
+    warps_m, warps_n = warps_of(tile)
     return warps_m * warps_n * WARP_THREADS
 
 

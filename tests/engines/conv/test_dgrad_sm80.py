@@ -1,10 +1,12 @@
 """Gradients by the image by engine conv_sm80, in the interpreter."""
 
+import numpy as np
 import pytest
 
+import dnnc
 from dnnc import dtypes
 from tests.dialect.conv_gradient_examples import response_dims
-from tests.support.checked import check
+from tests.support.checked import check, random_inputs
 
 from .convs import H, N, W, around, image, packed, ptx_of
 from .test_dgrad_sm90 import CASES, STRIDED, dgrad
@@ -45,6 +47,48 @@ def test_channels_of_any_number(x):
     g = new_graph()
     dgrad(g, x, [9, x[1], 3, 3], around(1)).set_output()
     run(g)
+
+
+# X, W, parameters, depth of a stage.
+TOGETHER = {
+    "several tiles of an output": ([2, 8, 12, 10], [64, 8, 3, 3], around(1, 2), 32),
+    "more phases than taps": ([2, 8, 8, 8], [64, 8, 1, 1], around(0, 2), 64),
+    "turned, padded beyond it": (
+        [1, 8, 12, 14], [96, 8, 4, 5], {**around(2, 2), "convolution_mode": "CONVOLUTION"}, 32),
+    "two phases, dilated": ([3, 16, 9, 14], [64, 16, 3, 4], {
+        "padding": [1, 1], "stride": [1, 2], "dilation": [1, 3]}, 64),
+}  # fmt: skip
+
+
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("name", TOGETHER)
+def test_all_phases_in_one_tile(name):
+    """A phase multiplies what it meets alone: infinities fall where the reference has them."""
+    x, w, parameters, depth = TOGETHER[name]
+    g = new_graph()
+    g.relu(dgrad(g, x, w, parameters)).set_output()
+    inputs = random_inputs(g.graph.finalize(), {}, low=1.0, high=2.0)
+    inputs[g.graph.inputs[0].uid].reshape(-1)[5::97] = np.inf
+    knobs = {"TILE_M": 128, "TILE_N": 32, "TILEK": depth, "STAGES": 3}
+    plan = run(g, knobs=knobs, inputs=inputs, slack=3.0)
+    assert "cp.async.ca.shared.global" in ptx_of(plan)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "stride", "depth", "what"),
+    [
+        ([1, 8, 8, 8], [64, 8, 3, 3], 1, 64, "no gradient with a stride"),
+        ([1, 8, 9, 8], [64, 8, 3, 3], 2, 64, "fewer pixels"),
+        ([1, 24, 8, 8], [64, 24, 3, 3], 2, 64, "4 phases of 24 channels"),
+        ([1, 8, 8, 8], [96, 8, 3, 3], 2, 64, "96 channels of dY and TILEK=64"),
+    ],
+)
+def test_what_has_no_such_tile(x, w, stride, depth, what):
+    g = new_graph()
+    dgrad(g, x, w, around(1, stride)).set_output()
+    with pytest.raises(dnnc.DnncError, match=what):
+        run(g, knobs={"TILE_M": 128, "TILE_N": 32, "TILEK": depth, "STAGES": 3})
 
 
 @pytest.mark.rotating
