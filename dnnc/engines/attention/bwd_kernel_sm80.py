@@ -58,8 +58,9 @@ class PassEmitter:
         sources = {name: self.parts.source(name) for name in ("q", "k", "v", "do")}
         queries, keys = (sources["q"], sources["do"]), (sources["k"], sources["v"])
         self.own, self.others = (keys, queries) if self.tiling.of_keys else (queries, keys)
-        self.qk = mma.INSTRUCTIONS[sources["q"].tensor.type]
-        self.vo = mma.INSTRUCTIONS[sources["v"].tensor.type]
+        self.qk, self.vo = (
+            mma.INSTRUCTIONS[(sources[name].tensor.type,) * 2] for name in ("q", "v")
+        )
         self.v = sources["v"]
 
     # ---- the whole

@@ -38,7 +38,7 @@ from ...dialect.fusion import Fusion
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons
 from . import bwd_before, bwd_sums
@@ -55,6 +55,7 @@ from .bwd_surface import (
     head_of,
     is_falling,
     operands,
+    prepared,
     shape_reasons,
     type_reasons,
 )
@@ -149,6 +150,9 @@ class SdpaBwdSm80Engine(Engine):
 
     def register_pressure(self, knobs: Knobs) -> int:
         return knobs["TILE_N"]
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return prepared(fusion)
 
     # ---- tiling
 

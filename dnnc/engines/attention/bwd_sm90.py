@@ -48,7 +48,15 @@ from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import GradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
-from .bwd_surface import head_of, is_falling, operands, results, shape_reasons, type_reasons
+from .bwd_surface import (
+    head_of,
+    is_falling,
+    operands,
+    prepared,
+    results,
+    shape_reasons,
+    type_reasons,
+)
 from .bwd_tile_sm90 import GradientTiling
 
 _QUERIES = (128, 64, 96, 48, 32)
@@ -154,8 +162,7 @@ class SdpaBwdSm90Engine(Engine):
         return ("TENSOR_CORE", *(() if knobs["ORDERED"] else ("NONDETERMINISTIC",)))
 
     def prepared(self, fusion: Fusion) -> Prepared:
-        parts = {name: [op] for name, op in gradient_of(fusion).parts.items()}
-        return Prepared(fusion, parts=parts)
+        return prepared(fusion)
 
     # ---- tiling
 

@@ -6,16 +6,23 @@ from collections.abc import Iterator, Sequence
 
 from ... import dtypes
 from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition
+from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import product
-from ..engine import Reason
-from .bwd_pattern import Gradient
+from ..engine import Prepared, Reason
+from .bwd_pattern import Gradient, gradient_of
 from .operands import Operand
 
 TYPES = (dtypes.f16, dtypes.bf16)
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
+
+
+def prepared(fusion: Fusion) -> Prepared:
+    """The fusion with the names that kernels know its operations by."""
+    parts = {name: [op] for name, op in gradient_of(fusion).parts.items()}
+    return Prepared(fusion, parts=parts)
 
 
 def type_reasons(found: Gradient, results: Sequence[DType] = TYPES) -> list[Reason]:
