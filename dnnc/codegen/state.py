@@ -114,11 +114,12 @@ def _rebuilt(like: Any, values: Iterator[Any]) -> Any:
         return None
     if isinstance(like, ir.Value | int):
         return wrapped(next(values))
-    if dataclasses.is_dataclass(like) and not isinstance(like, type):
+    if dataclasses.is_dataclass(like):
         names = [field.name for field in dataclasses.fields(like)]
         made = {name: _rebuilt(getattr(like, name), values) for name in names}
         return dataclasses.replace(like, **made)
-    return type(like)(_rebuilt(part, values) for part in like)
+    make: Any = type(like)
+    return make(_rebuilt(part, values) for part in like)
 
 
 def _following(state: Any, inits: Sequence[Any], given: Any, what: str) -> list[Any]:

@@ -100,7 +100,9 @@ class SdpaConsumer:
             return
         t, heads = self.tiling, schedule.heads
 
-        @loop(ops.block_id(), self.kernel.size(heads), ops.block_count())
+        step = ops.block_count()
+
+        @loop(ops.block_id(), self.kernel.size(heads), step)
         def _(number: Any, nothing: tuple[()]) -> tuple[()]:
             entry, head = schedule.split(number)
             first = schedule.end(entry) + self.own * wgmma.M

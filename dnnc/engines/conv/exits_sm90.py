@@ -8,9 +8,9 @@ from ...dialect.tensor import Tensor
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..product.bits import bits_reason, booleans_of
+from ..product.choice_sm90 import Choice
 from ..product.knobs_sm90 import COLUMNS, ROWS
 from ..product.pattern import knob_reason, reducing_epilogue_reasons
-from ..product.tiling_sm90 import TURNS, sides_of
 from .before_sm90 import computes, kept_operands
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes, pixel_axes
 from .pattern import conv_of, shape_of
@@ -48,13 +48,14 @@ def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     """Reasons against tiles so large that reductions, beside their accumulators, would spill."""
     if not exits_of(fusion) or knobs["TILE_ROWS"]:
         return ()
-    rows, columns = sides_of(knobs)
-    what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} with reductions"
-    if knobs.get("WARP_SPEC_CFG") == TURNS and rows * columns > _MOST_TURNED:
+    choice = Choice.of(knobs)
+    rows, columns = choice.sides
+    what = f"tile {choice.tile_m}x{choice.tile_n} with reductions"
+    if choice.takes_turns and rows * columns > _MOST_TURNED:
         return (knob_reason(f"{what}, by turns", f"up to {_MOST_TURNED} results"),)
-    if computes(fusion) and not knobs["SWAP_AB"] and columns == max(COLUMNS) and rows > wgmma.M:
+    if computes(fusion) and not choice.swaps and columns == max(COLUMNS) and rows > wgmma.M:
         return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
-    most = _MOST_SWAPPED if knobs["SWAP_AB"] else _MOST_COLUMNS
+    most = _MOST_SWAPPED if choice.swaps else _MOST_COLUMNS
     if rows < max(ROWS) or columns <= most:
         return ()
     return (knob_reason(what, f"beside {max(ROWS)} up to {most}"),)

@@ -21,6 +21,7 @@ from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import facts_of
 from ..product.matmul_sm90 import MATMUL_SM90
 from ..product.tiling_sm90 import tiling_of
@@ -104,7 +105,7 @@ class ConvProductSm90Engine(Engine):
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
         products, place = product_fusion(fusion), {t.uid: i for i, t in enumerate(fusion.inputs)}
-        tiling = tiling_of(facts_of(products), knobs)
+        tiling = tiling_of(facts_of(products), Choice.of(knobs))
         return tiling.renumbered([place[t.uid] for t in products.inputs]).plain()
 
     # ---- code

@@ -26,6 +26,7 @@ from ...errors import Status
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.bits import booleans_of
+from ..product.choice_sm90 import TURNS, Choice
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import (
     BESIDE,
@@ -43,7 +44,6 @@ from ..product.model_sm90 import hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
-from ..product.tiling_sm90 import TURNS, accumulators
 from ..surface import RATE_OF, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from ..views.relaid import RelaidFusion
@@ -199,7 +199,7 @@ class ConvSm90Engine(Engine):
         if knobs["TILE_COLS"]:
             return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
         facts = conv_facts_of(fusion, beside_of(fusion, knobs))
-        reasons = illegal_reasons(knobs, facts, target)
+        reasons = illegal_reasons(Choice.of(knobs), facts, target)
         return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -261,7 +261,7 @@ class ConvSm90Engine(Engine):
         return tuple(found)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return accumulators(main_loop_knobs(knobs))
+        return Choice.of(main_loop_knobs(knobs)).accumulators
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return bool(fusion.with_role("reduction"))

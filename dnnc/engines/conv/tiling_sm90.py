@@ -11,6 +11,7 @@ from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...target import Target
 from ..engine import Knobs
+from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import instruction_of_types
 from ..product.model_sm90 import SECTOR_BYTES
 from ..product.shared_layout_sm90 import rewriting_bytes, tile_bytes
@@ -39,7 +40,7 @@ def conv_tiling_of(fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
     facts = conv_facts_of(fusion, beside)
     shape = replace(shape_of(conv_of(fusion)), beside=beside)
     return replace(
-        tiling_of(facts, knobs),
+        tiling_of(facts, Choice.of(knobs)),
         is_turned=bool(knobs["SWAP_AB"]),
         beside=beside,
         panel_steps=panel_steps_of(shape, facts.row.element_bytes, knobs),

@@ -9,6 +9,7 @@ from ...dialect.fusion import Fusion, remembered
 from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ..engine import Knobs
+from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import (
     SPLITS,
     EpilogueFacts,
@@ -108,7 +109,7 @@ def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     facts = facts_of(fusion, has_sums(shape, knobs))
     if knobs["TILE_ROWS"]:
         return _pixel_tiling(facts.row, knobs, pixel_tile(shape, *halo_of(knobs)))
-    return tiling_of(facts, knobs)
+    return tiling_of(facts, Choice.of(knobs))
 
 
 def halo_of(knobs: Knobs) -> tuple[int, int]:

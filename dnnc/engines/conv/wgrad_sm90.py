@@ -27,6 +27,7 @@ from ...errors import Status
 from ...expr import typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
@@ -35,7 +36,6 @@ from ..product.matrices_sm90 import Matrices
 from ..product.pattern import knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
-from ..product.tiling_sm90 import accumulators
 from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .wgrad import (
@@ -176,7 +176,7 @@ class ConvWgradSm90Engine(Engine):
             what = "STREAM_K=1 with sums in the workspace"
             return (knob_reason(what, "SPLIT_K_BUF=1, channels of a group a multiple of 64"),)
         facts = facts_of(fusion, has_sums(shape, knobs))
-        return illegal_reasons(knobs, facts, target)
+        return illegal_reasons(Choice.of(knobs), facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         fusion = cast_operands(fusion, _TYPES)
@@ -229,7 +229,7 @@ class ConvWgradSm90Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return accumulators(main_loop_knobs(knobs))
+        return Choice.of(main_loop_knobs(knobs)).accumulators
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(cast_operands(fusion, _TYPES))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from itertools import product as product_of
 
 from ...codegen.hopper import tma, wgmma
@@ -11,19 +12,11 @@ from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..surface import smem_reasons
+from .choice_sm90 import FRAGMENTS, TURNS, Choice
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .pattern import knob_reason, matmuls_of
 from .shared_layout_sm90 import SharedLayout, slices_of
-from .tiling_sm90 import (
-    FRAGMENTS,
-    TURNS,
-    accumulators,
-    consumers_of,
-    loads_are_async,
-    part_of,
-    sides_of,
-    tiling_of,
-)
+from .tiling_sm90 import loads_are_async, tiling_of
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
@@ -93,79 +86,76 @@ def legal_choices(
         tile = (columns, rows) if swap else (rows, columns)
         if producers == FRAGMENTS and rows > 128:
             continue  # a warpgroup that computes two blocks of rows waits for itself
-        knobs = {
-            "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
-            "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
-            "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers, "STREAM_K": 0,
-            "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
-        }  # fmt: skip
-        if _apart_from_smem(knobs, facts):
+        choice = Choice(
+            *tile, stages=2, blocks_m=cluster[0], blocks_n=cluster[1], splits=splits,
+            roles=producers, streams=False, is_dynamic=False, swizzle=SWIZZLES[0],
+            swaps=bool(swap),
+        )  # fmt: skip
+        if _apart_from_smem(choice, facts):
             continue
-        first, second = (layout_of({**knobs, "STAGES": n}, facts).bytes for n in (1, 2))
+        first, second = (layout_of(replace(choice, stages=n), facts).bytes for n in (1, 2))
         fitting = 1 + (target.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
-            knobs["STAGES"] = max(n for n in STAGES if n <= fitting)
-            found.append(knobs)
+            stages = max(n for n in STAGES if n <= fitting)
+            found.append(replace(choice, stages=stages).knobs)
     return tuple(found)
 
 
 # ---- what goes together
 
 
-def illegal_reasons(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
-    return _apart_from_smem(knobs, facts) or smem_reasons(layout_of(knobs, facts).bytes, target)
+def illegal_reasons(choice: Choice, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
+    return _apart_from_smem(choice, facts) or smem_reasons(layout_of(choice, facts).bytes, target)
 
 
-def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
-    rows, columns = sides_of(knobs)
+def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
+    rows, columns = choice.sides
     is_listed = columns in COLUMNS or (rows == wgmma.M and columns in BESIDE)
-    own_columns = part_of(knobs)[1]
+    own_columns = choice.part[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
-        name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
+        name = f"tile {choice.tile_m}x{choice.tile_n}, SWAP_AB={int(choice.swaps)}"
         return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
-    sums = accumulators(knobs) * facts.products * (1 + facts.promotes)
+    sums = choice.accumulators * facts.products * (1 + facts.promotes)
     if sums > facts.most_sums:
         # More accumulators than the registers of two consumer warpgroups hold.
         what = f"{sums} sums in two rows of a thread"
         return (knob_reason(what, f"up to {facts.most_sums}"),)
-    if columns in BESIDE and (facts.reductions or knobs["SPLIT_K_SLC"] > 1):
+    if columns in BESIDE and (facts.reductions or choice.splits > 1):
         what = f"{columns} columns with reductions or split k"
         return (knob_reason(what, f"up to {max(COLUMNS)}"),)
-    if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > MOST_BLOCKS:
+    if choice.shared_blocks > MOST_BLOCKS:
         # Larger clusters leave SMs without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
-    if knobs["WARP_SPEC_CFG"] == 2 and (
-        consumers_of(knobs) == 1 or columns > 192 or not facts.computes
-    ):
+    if choice.producers == 2 and (choice.consumers == 1 or columns > 192 or not facts.computes):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
-        what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
+        what = f"WARP_SPEC_CFG=2 with tile {choice.tile_m}x{choice.tile_n}"
         return (knob_reason(what, "operands behind g1, two consumers, up to 192 columns"),)
-    what = facts.no_fragments[knobs["SWAP_AB"]]
-    if knobs["WARP_SPEC_CFG"] == FRAGMENTS and what:
+    what = facts.no_fragments[choice.swaps]
+    if choice.takes_fragments and what:
         supported = "one operand of 16 bits along the rows, behind pointwise operations on "
         supported += "what TMA brings with k contiguous; the other one as TMA brings it"
         return (knob_reason(f"WARP_SPEC_CFG={FRAGMENTS}: {what}", supported),)
-    if reasons := _turn_reasons(knobs, facts):
+    if reasons := _turn_reasons(choice, facts):
         return reasons
-    if knobs["SWAP_AB"] not in facts.swaps:
-        what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs, or with tensors "
+    if choice.swaps not in facts.swaps:
+        what = f"SWAP_AB={int(choice.swaps)} with the layout of boolean outputs, or with tensors "
         what += "that are read for the phases of a gradient"
         return (knob_reason(what, f"SWAP_AB={facts.swaps[0]}"),)
-    if reasons := _split_reasons(knobs, facts):
+    if reasons := _split_reasons(choice, facts):
         return reasons
-    if reasons := _schedule_reasons(knobs, facts):
+    if reasons := _schedule_reasons(choice, facts):
         return reasons
-    if reasons := _share_reasons(knobs, facts):
+    if reasons := _share_reasons(choice, facts):
         return reasons
-    if rows == 256 and knobs["WARP_SPEC_CFG"] == 2 and facts.is_heavy:
+    if rows == 256 and choice.producers == 2 and facts.is_heavy:
         return (knob_reason("256 rows, WARP_SPEC_CFG=2 and costly functions", "up to 128"),)
     if rows == 256 and not facts.is_aligned:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.
         return (knob_reason("256 rows with unaligned operands", "up to 128"),)
-    if reasons := _row_reasons(knobs, facts):
+    if reasons := _row_reasons(choice, facts):
         return reasons
-    layout = layout_of(knobs, facts)
+    layout = layout_of(choice, facts)
     least = min([*layout.staged_bytes, *layout.loaded_bytes], default=tma.ALIGNMENT)
     if layout.chunk * least < tma.ALIGNMENT:
         # A row of a box has 16 bytes at least.
@@ -174,9 +164,9 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     return ()
 
 
-def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """Warpgroups that take turns multiply what TMA brings, and have their rows to themselves."""
-    if knobs["WARP_SPEC_CFG"] != TURNS:
+    if not choice.takes_turns:
         return ()
     what = ""
     if facts.computes or not (facts.is_async(is_a=True) and facts.is_async(is_a=False)):
@@ -189,9 +179,9 @@ def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = "an X that is computed"
     elif facts.has_phases:
         what = "phases of a gradient with a stride"
-    elif any(knobs[name] for name in ("STREAM_K", "SCHED_POLICY")) or knobs["SPLIT_K_SLC"] > 1:
+    elif choice.streams or choice.is_dynamic or choice.splits > 1:
         what = "split k, STREAM_K=1 or SCHED_POLICY=1"
-    elif facts.width > sides_of(knobs)[1]:
+    elif facts.width > choice.sides[1]:
         what = f"rows of {facts.width} over several blocks"
     if not what:
         return ()
@@ -199,61 +189,62 @@ def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     return (knob_reason(f"WARP_SPEC_CFG={TURNS} with {what}", supported),)
 
 
-def _row_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+def _row_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """A row that is reduced and goes on lies in the registers of four lanes, or in those of
     the blocks of a cluster that have its columns."""
     width = facts.width
     if not width:
         return ()
-    columns, blocks = knobs["TILE_N"], knobs["TILE_CGA_N"]
-    if knobs["SWAP_AB"] or columns > MOST_REDUCED or width > columns * blocks:
-        what = f"tile {knobs['TILE_M']}x{columns}, {blocks} side by side, for rows of {width}"
+    columns, blocks = choice.tile_n, choice.blocks_n
+    if choice.swaps or columns > MOST_REDUCED or width > columns * blocks:
+        what = f"tile {choice.tile_m}x{columns}, {blocks} side by side, for rows of {width}"
         supported = f"SWAP_AB=0, TILE_N up to {MOST_REDUCED}, TILE_N * TILE_CGA_N of {width}"
         return (knob_reason(what, f"{supported} or more"),)
-    if width > columns and knobs["TILE_CGA_M"] > 1:
+    if width > columns and choice.blocks_m > 1:
         return (knob_reason("rows over a cluster of several rows", "TILE_CGA_M=1"),)
     return ()
 
 
-def _split_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+def _split_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """Each block of a split has a part of k, and no row goes over several."""
-    splits = knobs["SPLIT_K_SLC"]
+    splits = choice.splits
     if splits == 1:
         return ()
-    if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 1:
+    if choice.shared_blocks > 1:
         return (knob_reason("split k and shared tiles", "SPLIT_K_SLC=1 or TILE_CGA_*=1"),)
     if facts.reductions:
         return (knob_reason("split k and reductions", "SPLIT_K_SLC=1"),)
     if facts.splits < splits:
         least = splits * facts.panel_k
         return (knob_reason(f"SPLIT_K_SLC={splits}", f"K of {least} or more"),)
-    columns = sides_of(knobs)[1]
+    columns = choice.sides[1]
     if columns % (8 * slices_of(columns, splits)):
         return (knob_reason(f"{columns} columns in {splits} parts", "multiples of 8"),)
     return ()
 
 
-def _schedule_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+def _schedule_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """Which tiles may be cut along k, or taken one by one."""
-    names = [name for name in ("STREAM_K", "SCHED_POLICY") if knobs[name]]
+    asked = (("STREAM_K", choice.streams), ("SCHED_POLICY", choice.is_dynamic))
+    names = [name for name, is_asked in asked if is_asked]
     if not names:
         return ()
-    blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
+    blocks = choice.shared_blocks * choice.splits
     if len(names) > 1 or blocks > 1 or facts.is_grouped:
         what = f"{' and '.join(names)} with clusters, groups or each other"
         return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
-    if knobs["STREAM_K"] and facts.has_phases:
+    if choice.streams and facts.has_phases:
         return (knob_reason("STREAM_K=1 and phases of a gradient with a stride", "STREAM_K=0"),)
-    if knobs["SCHED_POLICY"] and not loads_are_async(knobs, facts):
+    if choice.is_dynamic and not loads_are_async(choice, facts):
         what = "SCHED_POLICY=1 and operands that pass through registers"
         return (knob_reason(what, "operands that TMA brings"),)
     return ()
 
 
-def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+def _share_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """A block's share of an operand tile is whole swizzle atoms, or whole panels."""
-    sides = (("A", knobs["TILE_M"], knobs["TILE_CGA_N"]),
-             ("B", knobs["TILE_N"], knobs["TILE_CGA_M"]))  # fmt: skip
+    sides = (("A", choice.tile_m, choice.blocks_n),
+             ("B", choice.tile_n, choice.blocks_m))  # fmt: skip
     for along_rows in facts.along_rows:
         for (name, side, peers), is_mn_major in zip(sides, along_rows, strict=True):
             whole = wgmma.PANEL_ROWS if is_mn_major else wgmma.ATOM_ROWS
@@ -266,9 +257,9 @@ def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
 # ---- sizes
 
 
-def layout_of(knobs: Knobs, facts: ProductFacts) -> SharedLayout:
+def layout_of(choice: Choice, facts: ProductFacts) -> SharedLayout:
     """The shared memory of the kernel with these knobs."""
-    return tiling_of(facts, knobs).shared
+    return tiling_of(facts, choice).shared
 
 
 def most_columns(fusion: Fusion) -> int:

@@ -34,6 +34,7 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import RATE_OF, bytes_of, pattern_reason, target_reasons, too_large_reasons
 from .bits_sm90 import bits_reasons
+from .choice_sm90 import FRAGMENTS, TURNS, Choice
 from .facts_sm90 import SPLITS, facts_of, promotes
 from .knobs_sm90 import (
     COLUMNS,
@@ -61,15 +62,7 @@ from .pattern import (
 )
 from .region_sm90 import instruction_of
 from .tile_sm90 import Tiling
-from .tiling_sm90 import (
-    FRAGMENTS,
-    TURNS,
-    accumulators,
-    leaves_few,
-    producers_of,
-    sides_of,
-    tiling_of,
-)
+from .tiling_sm90 import leaves_few, tiling_of
 
 _MOST_PRODUCTS = 2
 _DOUBT = 1.08  # mode B's, of choices that took longer than their equals when they were timed
@@ -193,7 +186,7 @@ class MatmulSm90Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, facts_of(fusion), target)
+        return illegal_reasons(Choice.of(knobs), facts_of(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         m, *_ = sizes_of(matmul_of(fusion))
@@ -201,29 +194,27 @@ class MatmulSm90Engine(Engine):
         return [dict(knobs) for knobs in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        facts, swaps = facts_of(fusion), bool(knobs["SWAP_AB"])
-        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
-        takes_fragments = knobs["WARP_SPEC_CFG"] == FRAGMENTS
+        facts, choice = facts_of(fusion), Choice.of(knobs)
+        tile = (choice.tile_m, choice.tile_n)
         return hopper_tile(
             tile,
-            cluster,
-            knobs["STAGES"],
+            (choice.blocks_m, choice.blocks_n),
+            choice.stages,
             facts.row.panel_k,
-            swaps,
-            knobs["SPLIT_K_SLC"],
+            choice.swaps,
+            choice.splits,
             facts.products,
             facts.is_heavy,
-            facts.epilogue[swaps].is_direct or leaves_few(knobs, facts),
+            facts.epilogue[choice.swaps].is_direct or leaves_few(choice, facts),
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
-            0 if takes_fragments else producers_of(knobs),
+            0 if choice.takes_fragments else choice.producers,
             target.mma_tflops[RATE_OF[facts.row.a]],
-            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
-            bool(knobs["STREAM_K"]),
+            residents(target.sm_count, choice.shared_blocks * choice.splits),
+            choice.streams,
             target,
             narrow=facts.narrow,
-            takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
+            takes_turns=choice.takes_turns,
             has_integers=facts.has_integers,
         ).predict(_work(fusion))
 
@@ -238,22 +229,23 @@ class MatmulSm90Engine(Engine):
 
     def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
         """More where an instruction has 8 columns, and for clusters in a time of latencies."""
-        times = _DOUBT if sides_of(knobs)[1] == 8 else 1.0
-        blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"]
-        return times * _DOUBT if prediction.bound == "latency" and blocks > 1 else times
+        choice = Choice.of(knobs)
+        times = _DOUBT if choice.sides[1] == 8 else 1.0
+        is_shared = choice.shared_blocks > 1
+        return times * _DOUBT if prediction.bound == "latency" and is_shared else times
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return accumulators(knobs)
+        return Choice.of(knobs).accumulators
 
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return tiling_of(facts_of(fusion), knobs).plain()
+        return tiling_of(facts_of(fusion), Choice.of(knobs)).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
+        tiling = Tiling.of(tile, instruction_of(region, swaps=Choice.of(knobs).swaps))
         emit_product(region, tiling, output, matmul_matrices)
 
 

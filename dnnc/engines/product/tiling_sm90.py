@@ -10,67 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...codegen.hopper import tma, wgmma
-from ..engine import Knobs
-from . import tile_sm90
+from .choice_sm90 import Choice
 from .facts_sm90 import ProductFacts
 from .operands_sm90 import OperandFacts
 from .shared_layout_sm90 import rewriting_bytes, tile_bytes
 from .tile_sm90 import Tiling, exchanges, is_turned
 
-FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
 
-
-# ---- what knobs say
-
-
-def sides_of(knobs: Knobs) -> tuple[int, int]:
-    """The tile along the instruction's rows and columns."""
-    sides = (knobs["TILE_M"], knobs["TILE_N"])
-    return (sides[1], sides[0]) if knobs["SWAP_AB"] else sides
-
-
-def cluster_of(knobs: Knobs) -> tuple[int, int]:
-    """Blocks of a cluster along the instruction's rows and columns."""
-    blocks = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-    return (blocks[1], blocks[0]) if knobs["SWAP_AB"] else blocks
-
-
-def consumers_of(knobs: Knobs) -> int:
-    """Warpgroups that multiply."""
-    return 2 if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.consumers_of(*sides_of(knobs))
-
-
-def sharers_of(knobs: Knobs) -> int:
-    """Warpgroups that multiply a tile together."""
-    return 1 if knobs["WARP_SPEC_CFG"] == TURNS else consumers_of(knobs)
-
-
-def part_of(knobs: Knobs) -> tuple[int, int]:
-    """Rows and columns of a tile that each of them has."""
-    return tile_sm90.part_of(*sides_of(knobs), sharers_of(knobs))
-
-
-def producers_of(knobs: Knobs) -> int:
-    """Warpgroups that load."""
-    return 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
-
-
-def accumulators(knobs: Knobs) -> int:
-    """Accumulators of one product, in two rows of a thread."""
-    rows, columns = part_of(knobs)
-    return rows // wgmma.M * columns
-
-
-# ---- the tiling
-
-
-def tiling_of(facts: ProductFacts, knobs: Knobs) -> Tiling:
+def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
     """The tiling of a fusion with these facts."""
-    swaps, (rows, columns) = bool(knobs["SWAP_AB"]), sides_of(knobs)
-    cluster, splits = cluster_of(knobs), knobs["SPLIT_K_SLC"]
-    epilogue, is_direct = facts.epilogue[swaps], leaves_few(knobs, facts)
+    swaps, (rows, columns) = choice.swaps, choice.sides
+    cluster, splits = choice.cluster, choice.splits
+    epilogue, is_direct = facts.epilogue[swaps], leaves_few(choice, facts)
     # Warps of a producer that computes have no time to load for the epilogue.
-    has_loads = splits == 1 and loads_are_async(knobs, facts) and not is_direct
+    has_loads = splits == 1 and loads_are_async(choice, facts) and not is_direct
     held, rows_of = columns * (cluster[1] if facts.width else 1), dict(facts.rows)
     spans = facts.along_row if facts.width > columns else 0
     # Those along the instruction's rows come first.
@@ -81,11 +34,11 @@ def tiling_of(facts: ProductFacts, knobs: Knobs) -> Tiling:
         rows=rows,
         columns=columns,
         swaps=swaps,
-        consumers=consumers_of(knobs),
-        stages=knobs["STAGES"],
+        consumers=choice.consumers,
+        stages=choice.stages,
         cluster=cluster,
-        group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
-        operands=_operands([facts.operands[number] for number in order], facts, knobs),
+        group_rows=max(1, choice.swizzle // (rows * cluster[0])),
+        operands=_operands([facts.operands[number] for number in order], facts, choice),
         products=tuple(
             (places[b], places[a]) if swaps else (places[a], places[b]) for a, b in facts.pairs
         ),
@@ -98,29 +51,29 @@ def tiling_of(facts: ProductFacts, knobs: Knobs) -> Tiling:
         staged_bytes=() if is_direct else epilogue.staged,
         loaded_bytes=epilogue.loaded if has_loads else (),
         splits=splits,
-        producers=producers_of(knobs),
+        producers=choice.producers,
         pair=2 if epilogue.is_even else 1,
         groups=facts.groups,
-        streams=bool(knobs["STREAM_K"]),
-        is_dynamic=bool(knobs["SCHED_POLICY"]),
+        streams=choice.streams,
+        is_dynamic=choice.is_dynamic,
         is_turned=is_turned(columns, swaps=swaps, can_turn=facts.can_turn),
-        takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
-        exchanges=exchanges(spans, part_of(knobs)[0] // wgmma.M),
-        rewriting=rewriting_bytes(knobs["STAGES"], knobs["TILE_M"]) if facts.rewrites else 0,
+        takes_turns=choice.takes_turns,
+        exchanges=exchanges(spans, choice.part[0] // wgmma.M),
+        rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.rewrites else 0,
         row_bytes=facts.row_bytes,
     )
 
 
-def leaves_few(knobs: Knobs, facts: ProductFacts) -> bool:
+def leaves_few(choice: Choice, facts: ProductFacts) -> bool:
     """Whether results that could go through shared memory turned are few, and do not."""
-    swaps, columns = bool(knobs["SWAP_AB"]), sides_of(knobs)[1]
+    swaps, columns = choice.swaps, choice.sides[1]
     return swaps and facts.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
 
 
-def loads_are_async(knobs: Knobs, facts: ProductFacts) -> bool:
+def loads_are_async(choice: Choice, facts: ProductFacts) -> bool:
     """Whether no operand passes through the producers' registers."""
-    if knobs["WARP_SPEC_CFG"] == FRAGMENTS:  # the one along the rows comes raw
-        return facts.is_async(is_a=bool(knobs["SWAP_AB"]))
+    if choice.takes_fragments:  # the one along the rows comes raw
+        return facts.is_async(is_a=choice.swaps)
     return facts.is_async(is_a=True) and facts.is_async(is_a=False)
 
 
@@ -132,16 +85,16 @@ def _path(path: str, is_direct: bool, holds_rows: bool) -> str:
 
 
 def _operands(
-    operands: Sequence[OperandFacts], facts: ProductFacts, knobs: Knobs
+    operands: Sequence[OperandFacts], facts: ProductFacts, choice: Choice
 ) -> tuple[dict[str, Any], ...]:
     """How each operand of a stage is loaded, and where it lies; see `StagedOperand.plan`."""
-    swaps, sides = bool(knobs["SWAP_AB"]), sides_of(knobs)
+    swaps, sides = choice.swaps, choice.sides
     found: list[dict[str, Any]] = []
     offset = raw_offset = 0
     for operand in operands:
         is_rows = operand.is_a != swaps
         side = sides[0 if is_rows else 1]
-        if is_rows and knobs["WARP_SPEC_CFG"] == FRAGMENTS and operand.fragment is not None:
+        if is_rows and choice.takes_fragments and operand.fragment is not None:
             plan = _of_fragments(operand, side, facts.panel_k)
         else:
             plan = _of_stage(operand, side, facts)
@@ -153,7 +106,7 @@ def _operands(
         raw_offset += plan["raw_bytes"]
     for plan, operand in zip(found, operands, strict=True):
         if operand.raws:  # raw tiles beside the operands are behind all of them
-            plan |= _with_raws(operand, plan, offset, side=knobs["TILE_M"])
+            plan |= _with_raws(operand, plan, offset, side=choice.tile_m)
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.engines.product.tiling_sm90 import FRAGMENTS
+from dnnc.engines.product.choice_sm90 import FRAGMENTS
 from dnnc.errors import cudnnGraphNotSupportedError
 
 from .test_matmul_sm80 import depth_allowance, strides

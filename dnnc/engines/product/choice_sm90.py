@@ -1,0 +1,112 @@
+"""Choice: the values of matmul_sm90's knobs, named, and what follows from them alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...codegen.hopper import wgmma
+from ..engine import Knobs
+from . import tile_sm90
+
+FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of each knob; conv_sm90 and conv_wgrad_sm90 choose their main loop's by the same.
+
+    tile_m, tile_n: a block's tile of the product.  blocks_m, blocks_n: of a cluster that shares
+    tiles.  splits: blocks of a cluster that share a tile's k.  roles: what the warpgroups do,
+    WARP_SPEC_CFG.  streams: whether the last tiles are cut along k.  is_dynamic: whether a block
+    takes its next tile when it is free.  swizzle: rows of the product whose tiles follow each
+    other.  swaps: whether the transpose is computed.
+    """
+
+    tile_m: int
+    tile_n: int
+    stages: int
+    blocks_m: int
+    blocks_n: int
+    splits: int
+    roles: int
+    streams: bool
+    is_dynamic: bool
+    swizzle: int
+    swaps: bool
+
+    @staticmethod
+    def of(knobs: Knobs) -> Choice:
+        return Choice(
+            knobs["TILE_M"],
+            knobs["TILE_N"],
+            knobs["STAGES"],
+            knobs["TILE_CGA_M"],
+            knobs["TILE_CGA_N"],
+            knobs["SPLIT_K_SLC"],
+            knobs["WARP_SPEC_CFG"],
+            bool(knobs["STREAM_K"]),
+            bool(knobs["SCHED_POLICY"]),
+            knobs["SWIZZLE"],
+            bool(knobs["SWAP_AB"]),
+        )
+
+    @property
+    def knobs(self) -> dict[str, int]:
+        """The knobs that `of` takes."""
+        return {
+            "TILE_M": self.tile_m, "TILE_N": self.tile_n, "STAGES": self.stages,
+            "TILE_CGA_M": self.blocks_m, "TILE_CGA_N": self.blocks_n, "SWAP_AB": int(self.swaps),
+            "SPLIT_K_SLC": self.splits, "WARP_SPEC_CFG": self.roles, "STREAM_K": int(self.streams),
+            "SCHED_POLICY": int(self.is_dynamic), "SWIZZLE": self.swizzle,
+        }  # fmt: skip
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The tile along the instruction's rows and columns."""
+        return (self.tile_n, self.tile_m) if self.swaps else (self.tile_m, self.tile_n)
+
+    @property
+    def cluster(self) -> tuple[int, int]:
+        """Blocks of a cluster along the instruction's rows and columns."""
+        return (self.blocks_n, self.blocks_m) if self.swaps else (self.blocks_m, self.blocks_n)
+
+    @property
+    def shared_blocks(self) -> int:
+        """Blocks of a cluster that share tiles."""
+        return self.blocks_m * self.blocks_n
+
+    @property
+    def takes_fragments(self) -> bool:
+        """Whether consumers compute the operand along the rows in their registers."""
+        return self.roles == FRAGMENTS
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether the warpgroups that multiply each have tiles of their own, by turns."""
+        return self.roles == TURNS
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return 2 if self.takes_turns else tile_sm90.consumers_of(*self.sides)
+
+    @property
+    def sharers(self) -> int:
+        """Warpgroups that multiply a tile together."""
+        return 1 if self.takes_turns else self.consumers
+
+    @property
+    def producers(self) -> int:
+        """Warpgroups that load."""
+        return 2 if self.roles == 2 else 1
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Rows and columns of a tile that each of its warpgroups has."""
+        return tile_sm90.part_of(*self.sides, self.sharers)
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators of one product, in two rows of a thread."""
+        rows, columns = self.part
+        return rows // wgmma.M * columns
