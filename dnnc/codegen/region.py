@@ -28,13 +28,15 @@ Reached = set[tuple[Any, Access]]
 class Region:
     """The linalg operations of one fusion.
 
-    arguments: SSA argument -> tensor.  outputs: (returned value, tensor), in order.
+    arguments: SSA argument -> tensor.  outputs: (returned value, tensor), in order.  adds: whether
+    results are added to what outputs hold, see `GlobalTensor`.
     """
 
     function: Any
     arguments: Mapping[Any, Tensor]
     outputs: tuple[tuple[Any, Tensor], ...]
     symbols: tuple[Dim, ...]
+    adds: bool = False
 
     @staticmethod
     def of(function: Any) -> Region:
@@ -102,7 +104,7 @@ class Region:
         dims = self.dims_of(value)
         if is_in_tiles(tensor) and dims != tensor.shape:
             return TiledTensor(kernel, tensor, is_exclusive, dims=dims)
-        return GlobalTensor(kernel, tensor, is_exclusive)
+        return GlobalTensor(kernel, tensor, is_exclusive, is_added_to=self.adds)
 
     def of_matrices(self) -> Region:
         """The region with the matrices that outputs in the order F16x16 hold in place of what lies

@@ -1,6 +1,6 @@
 # pyright: basic
 """Updates of global memory by several blocks, in any order: of integers, so that the result is the
-same in each."""
+same in each, and sums of f32, of which it is not."""
 
 from __future__ import annotations
 
@@ -18,3 +18,20 @@ def update(pointer: Any, value: Any, operation: str) -> None:
     text = f"red.relaxed.gpu.global.{operation} [$0], $1;"
     where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
     llvm.inline_asm(None, [where, value], text, "l,r", has_side_effects=True)
+
+
+def add(pointer: Any, value: Any, *, is_together: bool) -> None:
+    """Adds an f32, or a vector of 2 or 4, to what lies at an address.
+
+    is_together: by one instruction, as devices from sm_90 on can, where it is aligned to all.
+    """
+    where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
+    elements = ops.elements(value)
+    width = len(elements) if is_together else 1
+    for first in range(0, len(elements), width):
+        part = elements[first : first + width]
+        names = ", ".join(f"${1 + i}" for i in range(width))
+        kind, taken = (f"v{width}.f32", f"{{{names}}}") if width > 1 else ("f32", names)
+        text = f"red.relaxed.gpu.global.add.{kind} [$0+{4 * first}], {taken};"
+        places = ",".join(["l", *["f"] * width])
+        llvm.inline_asm(None, [where, *part], text, places, has_side_effects=True)

@@ -19,8 +19,10 @@ from .. import ops
 from ..kernel import Kernel
 from ..scalars.scalar import element_type
 from ..walk.index import Coordinate, Index, offset
+from . import atomic
 
 MAX_ACCESS_BYTES = 16
+_ADDS_VECTORS = (9, 0)  # capability of devices that add several numbers at once
 
 
 def register_type(dtype: dtypes.DType) -> Any:
@@ -41,7 +43,8 @@ class GlobalTensor:
 
     is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
     kernel's argument.  is_streamed: L2 had better keep other things than what is
-    stored.  policy: what it does with what is loaded (`memory.l2`).
+    stored.  policy: what it does with what is loaded (`memory.l2`).  is_added_to: what is stored is
+    added to what is there, f32, by blocks in any order.
     """
 
     kernel: Kernel
@@ -50,6 +53,7 @@ class GlobalTensor:
     pointer_: Any = None
     is_streamed: bool = False
     policy: Any = None
+    is_added_to: bool = False
 
     @property
     def pointer(self) -> Any:
@@ -124,7 +128,11 @@ class GlobalTensor:
             put = ops.store_streamed if self.is_streamed else ops.store
             for i in range(0, width, chunk):
                 address = ops.gep(self.pointer, where.element(i), element)
-                put(address, ops.part(value, i, chunk), size * chunk)
+                if self.is_added_to:
+                    is_together = self.kernel.target.capability >= _ADDS_VECTORS
+                    atomic.add(address, ops.part(value, i, chunk), is_together=is_together)
+                else:
+                    put(address, ops.part(value, i, chunk), size * chunk)
 
     # ---- packed booleans
 

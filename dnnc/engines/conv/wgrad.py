@@ -29,8 +29,8 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
 from ...mlir import ir
-from ..engine import Reason
-from ..product.pattern import compute_reasons, epilogue_reasons
+from ..engine import Knob, Knobs, Reason
+from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
 from ..views.operand_types import with_casts
@@ -45,7 +45,7 @@ RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 1
 # Of all engines: what may follow the gradient.
 SUPPORT_AFTER = (
     "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
-    "boolean; the same bits in every run"
+    "boolean; the same bits in every run (without REDUCTION_MODE=1)"
 )
 # Of those that multiply matrices: what is copied.
 SUPPORT_COPIES = (
@@ -53,6 +53,10 @@ SUPPORT_COPIES = (
     "DY that are not channels last, or whose pixels do not begin at whole 16 bytes, are copied "
     "first"
 )
+REDUCTION = Knob(
+    "REDUCTION_MODE", (0, 1),
+    "1: parts are added to one place as they end, in any order; 0: by the second kernel",
+)  # fmt: skip
 PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
 
@@ -131,6 +135,23 @@ class WgradShape:
     def pixels(self) -> Expr:
         """Pixels of the output, of all images: k of the product."""
         return product((self.dy.shape[0], *self.dy.shape[2:]))
+
+
+def adds_parts(knobs: Knobs) -> bool:
+    """Whether sums of parts are added by the blocks that have them, in any order."""
+    return knobs.get(REDUCTION.name, 0) == 1
+
+
+def reduction_reasons(knobs: Knobs) -> tuple[Reason, ...]:
+    """Why parts can't be added so."""
+    if not adds_parts(knobs) or knobs["SPLIT_K_BUF"] > 1:
+        return ()
+    return (knob_reason(f"{REDUCTION.name}=1 of one part", "SPLIT_K_BUF of 2 or more"),)
+
+
+def place_of_part(batch: Mapping[int, Coordinate], *, adds: bool) -> Any:
+    """The number of the place of a part's sums."""
+    return 0 if adds else part_of(batch)
 
 
 def part_of(batch: Mapping[int, Coordinate]) -> Any:

@@ -12,7 +12,7 @@ from ..engine import Knobs, Reason
 from ..product.knobs_sm90 import SWIZZLES
 from ..product.pattern import knob_reason
 from ..surface import smem_reasons
-from .wgrad import WgradShape
+from .wgrad import REDUCTION, WgradShape
 from .wgrad_halo_sm90 import GROUP, PixelTile
 from .wgrad_matrices_sm90 import pixel_tile
 from .wgrad_model_sm90 import WgradWork
@@ -78,7 +78,7 @@ def pixel_candidates(shape: WgradShape, work: WgradWork, target: Target) -> list
                 continue
             if columns and pixel_tile(shape, rows, 0).refusal() is None:
                 continue  # whole rows have less of a halo
-            base = {**_WHOLE, "TILE_ROWS": rows, "TILE_COLS": columns}
+            base = {**_WHOLE, "TILE_ROWS": rows, "TILE_COLS": columns, REDUCTION.name: 0}
             slots = [n for n in _SLOTS if pixel_smem_bytes(tile, n) <= target.smem_block_bytes]
             if not slots:
                 continue

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ...codegen import ops
@@ -41,6 +42,7 @@ from .wgrad import (
     channel_pitch,
     group_of,
     part_of,
+    place_of_part,
     shape_of_call,
     side_by_side,
     tap_places,
@@ -55,7 +57,8 @@ def steps_of(shape: WgradShape, parts: int) -> Expr:
 
 
 def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -> Matrices:
-    """The matrices of the gradient of a region; parts: of the pixels, whose sums are apart.
+    """The matrices of the gradient of a region; parts: of the pixels, whose sums are apart, or are
+    added to one place.
 
     Of sums apart the region has one output, see `wgrad_sums`.
     """
@@ -63,7 +66,7 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     shape = side_by_side(shape_of_call(region, call))
     cluster = Cluster(*tiling.cluster, tiling.splits)
     if tiling.pixels:
-        return _halo_matrices(kernel, call, shape, tiling, parts)
+        return _halo_matrices(kernel, call, shape, tiling, parts, adds=region.adds)
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
@@ -76,12 +79,12 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         _loops(shape, parts),
         (Expr.of(shape.k_group), Expr.of(shape.columns)),
         steps,
-        FilterSpace(shape, parts),
+        FilterSpace(shape, parts, adds=region.adds),
     )
 
 
 def _halo_matrices(
-    kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int
+    kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int, *, adds: bool
 ) -> Matrices:
     """The matrices of pixels that come with their halo."""
     tile = pixel_tile(shape, tiling.pixels["rows"], tiling.pixels["columns"])
@@ -95,7 +98,9 @@ def _halo_matrices(
         _loops(shape, parts),
         (Expr.of(shape.k_group), Expr.of(columns)),
         steps,
-        StemSpace(shape, part_of) if is_stem else FilterSpace(shape, parts, shape.is_turned),
+        StemSpace(shape, partial(place_of_part, adds=adds))
+        if is_stem
+        else FilterSpace(shape, parts, shape.is_turned, adds),
         lambda operands, _, pixels: loop(
             kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps
         ),
@@ -229,15 +234,22 @@ class FilterSpace(WholeSpace):
     """Rows are the output channels of a group, columns the taps and the channels of each.
 
     parts: of the pixels; where there are several, tensors have a place for each, one after the
-    other.  is_turned: whether taps are counted from the filter's end.
+    other.  is_turned: whether taps are counted from the filter's end.  adds: parts have one place.
     """
 
     shape: WgradShape
     parts: int
     is_turned: bool = False
+    adds: bool = False
+
+    def is_column(self, batch: Batch, column: Any) -> Any:
+        if not self.adds or self.shape.c_group % CHUNK == 0:
+            return None  # a tensor map ends with the channels
+        _, channel = tap_and_channel(self.shape, column)
+        return ops.less(channel, -(-self.shape.c_group // PITCH) * PITCH)
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
-        part = ops.mul(part_of(batch), self.shape.dw[0])
+        part = ops.mul(place_of_part(batch, adds=self.adds), self.shape.dw[0])
         first = ops.add(part, ops.mul(group_of(batch), self.shape.k_group))
         taken = column.index()
         tap, channel = self._tap_and_channel(taken.base)

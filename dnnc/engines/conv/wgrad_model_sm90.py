@@ -17,7 +17,7 @@ from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
 from ..product.tile_sm90 import consumers_of
 from ..surface import MEMSET_SECONDS
-from .wgrad_sums import sum_seconds
+from .wgrad_sums import added_seconds, sum_seconds
 
 _FILL_SECONDS = 0.3e-6  # of a block, the launch with it
 _CLUSTER_FILL_SECONDS = 1.8e-6  # more, of blocks that start together
@@ -59,7 +59,7 @@ class WgradTile:
     whether sums go through it.  splits: blocks of a cluster that share a part.  residents:
     clusters that run together.  pixels: of pixels that come once for all taps, rows of
     memory that are loaded for 64 pixels of dY, and columns that products take the time of; None:
-    they come by im2col.
+    they come by im2col.  adds: parts are added to one place.
     """
 
     tile: tuple[int, int]
@@ -74,6 +74,7 @@ class WgradTile:
     residents: int
     target: Target
     pixels: tuple[float, float] | None = None
+    adds: bool = False
 
     def predict(self, work: WgradWork) -> Prediction:
         """Seconds, and what they are bound by."""
@@ -92,7 +93,9 @@ class WgradTile:
             fill += _CLUSTER_FILL_SECONDS
         transfer = transfer_seconds(work.moved_bytes, self.target)
         seconds = fill + bent(busy, transfer)
-        if self.has_sums:
+        if self.adds:
+            seconds += added_seconds(work.sums, self.parts, self.target)
+        elif self.has_sums:
             seconds += sum_seconds(work.sums * self.parts, self.target)
         return Prediction(seconds, "memory" if transfer > busy else "tensor cores")
 

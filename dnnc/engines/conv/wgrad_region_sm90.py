@@ -22,7 +22,7 @@ from ..product.region_sm90 import product_calls
 from ..product.shared_layout_sm90 import SharedLayout
 from ..product.tile_sm90 import Tiling, part_of
 from ..product.tiling_sm90 import tiling_of
-from .wgrad import WgradShape, shape_of, shape_of_call, side_by_side, wgrad_of
+from .wgrad import WgradShape, adds_parts, shape_of, shape_of_call, side_by_side, wgrad_of
 from .wgrad_halo_sm90 import PixelTile
 from .wgrad_matrices_sm90 import filter_view, pixel_tile
 from .wgrad_stem_sm90 import WgradStem
@@ -56,8 +56,9 @@ def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
 
 
 @remembered
-def facts_of(fusion: Fusion, has_sums: bool) -> ProductFacts:
-    """The facts of a fusion that the engine takes; has_sums: see there."""
+def facts_of(fusion: Fusion, has_sums: bool, adds: bool) -> ProductFacts:
+    """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
+    to be added to others."""
     op = wgrad_of(fusion)
     shape, row = hopper_shape(op), instruction_of_types(op.dy.type, op.x.type)
     moved = [t for t in fusion.outputs if moves_by_tma(shape, t)]
@@ -68,6 +69,8 @@ def facts_of(fusion: Fusion, has_sums: bool) -> ProductFacts:
     epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)
     if has_sums:
         epilogue = EpilogueFacts(("tma",), staged=(_SUM_BYTES,))
+    if adds:
+        epilogue = EpilogueFacts(("direct",))
     return ProductFacts(
         row=row,
         products=1,
@@ -106,7 +109,7 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
 def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     """The tiling of a fusion as knobs lay it; knobs: of the main loop, see `main_loop_knobs`."""
     shape = hopper_shape(wgrad_of(fusion))
-    facts = facts_of(fusion, has_sums(shape, knobs))
+    facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
     if knobs["TILE_ROWS"]:
         return _pixel_tiling(facts.row, knobs, pixel_tile(shape, *halo_of(knobs)))
     return tiling_of(facts, Choice.of(knobs))
@@ -132,7 +135,8 @@ def wgrad_first_region(region: Region, knobs: Knobs) -> Region:
     if knobs["TILE_ROWS"]:
         tile = pixel_tile(side_by_side(shape_of_call(region, call)), *halo_of(knobs))
         columns = tile.tile_columns if isinstance(tile, WgradStem) else 0
-    return first_region(region, wgrad_sums_of(region, knobs), parts_of(knobs), columns)
+    sums, parts = wgrad_sums_of(region, knobs), parts_of(knobs)
+    return first_region(region, sums, parts, columns, adds=adds_parts(knobs))
 
 
 def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:

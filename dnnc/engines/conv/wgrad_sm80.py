@@ -42,12 +42,15 @@ from ..views.operand_types import loses_bits_as_tf32
 from .wgrad import (
     GROUP,
     PART,
+    REDUCTION,
     SUPPORT_AFTER,
     SUPPORT_COPIES,
     WgradShape,
+    adds_parts,
     anchor_reasons,
     cast_operands,
     operand_reasons,
+    reduction_reasons,
     relaid_fusion,
     relaid_region,
     shape_of,
@@ -56,7 +59,15 @@ from .wgrad import (
     type_reasons,
     wgrad_of,
 )
-from .wgrad_sums import emit_sum, first_region, place_sums, sum_seconds, sums_of
+from .wgrad_sums import (
+    added_seconds,
+    emit_sum,
+    first_region,
+    place_sums,
+    places_of,
+    sum_seconds,
+    sums_of,
+)
 from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
 
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)  # of X and dY, as they are multiplied
@@ -108,20 +119,21 @@ class ConvWgradSm80Engine(Engine):
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         *all_knobs("output channels of a block's tile", "columns of it: taps and channels"),
         Knob("SPLIT_K_BUF", _PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        REDUCTION,
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        *common, parts = self.all_knobs
-        return (*knobs_of(_type(fusion), tuple(common)), parts)
+        *common, parts, reduction = self.all_knobs
+        return (*knobs_of(_type(fusion), tuple(common)), parts, reduction)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, _type(fusion), target)
+        return reduction_reasons(knobs) or illegal_reasons(knobs, _type(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = _type(fusion)
-        found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        found = candidates_of(type_, lambda knobs: not illegal_reasons(knobs, type_, target))
         return [
-            {**knobs, "SPLIT_K_BUF": parts}
+            {**knobs, "SPLIT_K_BUF": parts, REDUCTION.name: 0}
             for knobs in found
             for parts in _fitting_parts(fusion, knobs, target)
         ]
@@ -136,12 +148,15 @@ class ConvWgradSm80Engine(Engine):
         accesses = (_access(shape.dy, shape.k_group, shape), _access(shape.x, shape.c_group, shape))
         found = part.predict(knobs, op.x.type, (1.0, 1.0), target, accesses)
         seconds = found.seconds * _GATHER_SHARE * (_DOUBT if target.name == "sm_90a" else 1.0)
-        if _has_sums(shape, parts):
+        if adds_parts(knobs):
+            seconds += added_seconds(m * n * count, parts, target)
+        elif _has_sums(shape, parts):
             seconds += sum_seconds(m * n * count * parts, target)
         return replace(found, seconds=seconds + copies.seconds(target))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return notes_of(knobs, is_wide=loses_bits_as_tf32(fusion, wgrad_of(fusion)))
+        found = notes_of(knobs, is_wide=loses_bits_as_tf32(fusion, wgrad_of(fusion)))
+        return (*found, "NONDETERMINISTIC") if adds_parts(knobs) else found
 
     def register_pressure(self, knobs: Knobs) -> int:
         return knobs["TILE_M"] * knobs["TILE_N"]
@@ -165,10 +180,11 @@ class ConvWgradSm80Engine(Engine):
             for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
         )
         if has_sums := _has_sums(shape, knobs["SPLIT_K_BUF"]):
-            region = _first_region(region, shape, knobs["SPLIT_K_BUF"])
+            region = _first_region(region, shape, knobs["SPLIT_K_BUF"], adds=adds_parts(knobs))
         width = fragment_width(region, Expr.of(padded_channels(shape)))
         plan = tile_plan(knobs, a, b, "n", width)
-        return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums)}
+        more = {"adds": 1} if adds_parts(knobs) else {}
+        return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums), **more}
 
     # ---- code
 
@@ -181,11 +197,11 @@ def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
     if not tile["sums"]:
         emit_product(region, tile, output, _matrices)
         return
-    shape, parts = shape_of_call(region, anchor_call(region)), tile["parts"]
+    shape, parts, adds = shape_of_call(region, anchor_call(region)), tile["parts"], "adds" in tile
     sums = _sums(region, shape)
-    place_sums(output, sums, parts)
-    emit_product(_first_region(region, shape, parts), tile, output, _matrices)
-    emit_sum(region, sums, parts, output)
+    place_sums(output, sums, parts, adds=adds)
+    emit_product(_first_region(region, shape, parts, adds=adds), tile, output, _matrices)
+    emit_sum(region, sums, places_of(parts, adds=adds), output)
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
@@ -206,7 +222,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         b,
         (Expr.of(shape.k_group), Expr.of(_columns(shape)), part),
         Loops(tuple(map(Expr.of, counts)), axes),
-        FilterSpace(kernel, shape, bool(tile["sums"])),
+        FilterSpace(kernel, shape, bool(tile["sums"]), "adds" in tile),
     )
 
 
@@ -229,8 +245,8 @@ def _sums(region: Region, shape: WgradShape) -> Tensor:
     return replace(sums_of(region, shape), strides=tuple(map(Expr.of, order)))
 
 
-def _first_region(region: Region, shape: WgradShape, parts: int) -> Region:
-    return first_region(region, _sums(region, shape), parts, _columns(shape))
+def _first_region(region: Region, shape: WgradShape, parts: int, *, adds: bool) -> Region:
+    return first_region(region, _sums(region, shape), parts, _columns(shape), adds=adds)
 
 
 def _access(tensor: Tensor, channels: int, shape: WgradShape) -> int:

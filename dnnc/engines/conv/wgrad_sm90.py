@@ -40,11 +40,14 @@ from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .wgrad import (
     CHUNK,
+    REDUCTION,
     SUPPORT_AFTER,
     SUPPORT_COPIES,
+    adds_parts,
     anchor_reasons,
     cast_operands,
     operand_reasons,
+    reduction_reasons,
     relaid_fusion,
     relaid_region,
     shape_of_call,
@@ -78,7 +81,7 @@ from .wgrad_region_sm90 import (
     wgrad_sums_of,
     wgrad_tiling_of,
 )
-from .wgrad_sums import emit_sum, place_sums
+from .wgrad_sums import emit_sum, place_sums, places_of
 
 _TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
 _TILES = (
@@ -87,7 +90,7 @@ _TILES = (
 )  # fmt: skip
 
 
-_PLAIN = {"STREAM_K": 0, "TILE_ROWS": 0, "TILE_COLS": 0}
+_PLAIN = {"STREAM_K": 0, "TILE_ROWS": 0, "TILE_COLS": 0, REDUCTION.name: 0}
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ class ConvWgradSm90Engine(Engine):
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other columns, which share DY"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
         Knob("SPLIT_K_BUF", PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        REDUCTION,
         # No candidate: blocks that are at other pixels at the same time find less of X in L2.  A
         # layer of 320 channels took 622 us, where 250 are predicted of parts and cuDNN took 266.
         Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
@@ -162,6 +166,8 @@ class ConvWgradSm90Engine(Engine):
             parts_of(knobs),
             main_loop_knobs(knobs),
         )
+        if reasons := reduction_reasons(knobs):
+            return reasons
         if knobs["TILE_ROWS"]:
             return pixel_reasons(knobs, shape, target)
         if knobs["TILE_COLS"]:
@@ -175,7 +181,7 @@ class ConvWgradSm90Engine(Engine):
         if knobs["STREAM_K"] and has_sums(shape, knobs):
             what = "STREAM_K=1 with sums in the workspace"
             return (knob_reason(what, "SPLIT_K_BUF=1, channels of a group a multiple of 64"),)
-        facts = facts_of(fusion, has_sums(shape, knobs))
+        facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
         return illegal_reasons(Choice.of(knobs), facts, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -188,7 +194,7 @@ class ConvWgradSm90Engine(Engine):
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            for knobs in legal_choices(facts_of(fusion, parts_apart), target, 0, _TILES):
+            for knobs in legal_choices(facts_of(fusion, parts_apart, False), target, 0, _TILES):
                 own = {name: value for name, value in knobs.items() if name in names}
                 found += [
                     made
@@ -204,7 +210,8 @@ class ConvWgradSm90Engine(Engine):
         copies = _relaid(fusion, knobs)
         fusion = copies.fusion
         shape, knobs = hopper_shape(wgrad_of(fusion)), main_loop_knobs(knobs)
-        facts, work = facts_of(fusion, has_sums(shape, knobs)), _work(fusion)
+        facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
+        work = _work(fusion)
         if knobs["TILE_ROWS"]:
             work = pixel_sizes(work, pixel_tile(shape, *halo_of(knobs)))
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
@@ -221,12 +228,13 @@ class ConvWgradSm90Engine(Engine):
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,
             pixel_work(knobs, shape),
+            adds_parts(knobs),
         ).predict(work)
         more = copies.seconds(target)
         return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
+        return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if adds_parts(knobs) else ()))
 
     def register_pressure(self, knobs: Knobs) -> int:
         return Choice.of(main_loop_knobs(knobs)).accumulators
@@ -271,10 +279,11 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     if not has_sums(shape, knobs):
         kernel(region)
         return
-    sums = wgrad_sums_of(region, knobs)
-    place_sums(output, sums, parts)
+    sums, adds = wgrad_sums_of(region, knobs), adds_parts(knobs)
+    place_sums(output, sums, parts, adds=adds)
     kernel(wgrad_first_region(region, knobs))
-    emit_sum(region, sums, parts, output, first=first_sum_of(region, knobs), shape=shape)
+    places = places_of(parts, adds=adds)
+    emit_sum(region, sums, places, output, first=first_sum_of(region, knobs), shape=shape)
 
 
 @remembered_at_sizes

@@ -6,6 +6,9 @@
 
 The second kernel's region has the sums in place of the gradient.  The order is fixed, so the result
 is the same in every run.  Its blocks may be there before the first ends, and wait.
+
+*Added* (REDUCTION_MODE=1), all parts share one place, zeroed before, to which blocks add their sums
+as they end: in any order, so that the last bits differ from run to run.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from ...mlir import arith, ir, nvvm
 from ...target import Target
 from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
+from ..surface import MEMSET_SECONDS
 from .wgrad import PITCH, WgradShape
 
 _UID = 1 << 61  # that no tensor of a region has
@@ -41,6 +45,7 @@ _LEAST_PARTS = 4
 _FIRST_EARLY = (9, 0)  # capability of devices whose launches may overlap
 _SUM_SECONDS = 3.4e-6  # of the second launch, and of a thread's first loads
 _SUM_RATE_SHARE = 0.72  # of memory's bandwidth, by way of L2, that it reads sums at
+_ADD_RATE = 0.6e12  # bytes a second that L2 adds; not measured
 _ACCESS_BYTES = 8  # of an element's narrowest tensor, at most
 
 
@@ -55,8 +60,11 @@ def sums_of(region: Region, shape: WgradShape) -> Tensor:
     return Tensor(uid=_UID, dims=dims, strides=strides, dtype=type_, alignment=_ALIGNMENT)
 
 
-def first_region(region: Region, sums: Tensor, parts: int, columns: int = 0) -> Region:
-    """The region of the first kernel: the gradient alone, that of parts one after the other.
+def first_region(
+    region: Region, sums: Tensor, parts: int, columns: int = 0, *, adds: bool = False
+) -> Region:
+    """The region of the first kernel: the gradient alone, that of parts one after the other, or
+    where it adds, of all.
 
     columns: it is a matrix of so many; 0: it has dW's dims.
     """
@@ -66,9 +74,14 @@ def first_region(region: Region, sums: Tensor, parts: int, columns: int = 0) -> 
         rest = list(map(Expr.of, (columns, *[1] * (len(rest) - 1))))
     elif rest[0].constant == 1:  # channels that groups side by side have more of
         rest[0] = Expr.of(PITCH)
-    sums = replace(sums, dims=(k * parts, *rest))
+    sums = replace(sums, dims=(k * places_of(parts, adds=adds), *rest))
     arguments = {v: t for v, t in region.arguments.items() if v in list(call.operands)}
-    return replace(region, arguments=arguments, outputs=((value, sums),))
+    return replace(region, arguments=arguments, outputs=((value, sums),), adds=adds)
+
+
+def places_of(parts: int, *, adds: bool) -> int:
+    """The places of sums in the workspace."""
+    return 1 if adds else parts
 
 
 def emit_sum(
@@ -208,8 +221,15 @@ def sum_seconds(elements: int, target: Target) -> float:
     return _SUM_SECONDS + 4 * elements / (target.dram_gbs * 1e9 * _SUM_RATE_SHARE)
 
 
-def place_sums(output: Output, sums: Tensor, parts: int) -> None:
-    """Asks for the workspace of all parts' sums."""
+def added_seconds(elements: int, parts: int, target: Target) -> float:
+    """Seconds of parts' sums that are added to one place, beside those of their products."""
+    return MEMSET_SECONDS + 4 * elements * parts / _ADD_RATE + sum_seconds(elements, target)
+
+
+def place_sums(output: Output, sums: Tensor, parts: int, *, adds: bool = False) -> None:
+    """Asks for the workspace of all parts' sums, zeroed where they are added."""
     assert sums.uid is not None, "sums have a uid"
-    bytes_ = part_span(sums) * parts * sums.type.bits // 8
-    output.tensors[sums.uid] = output.workspace("sums", bytes_)
+    bytes_ = part_span(sums) * places_of(parts, adds=adds) * sums.type.bits // 8
+    buffer = output.tensors[sums.uid] = output.workspace("sums", bytes_)
+    if adds:
+        output.memset(buffer, bytes_)

@@ -29,7 +29,7 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.kernel_sm80 import Batch
 from .pattern import pixel_matrix
-from .wgrad import WgradShape, group_of, part_of, tap_places
+from .wgrad import WgradShape, group_of, part_of, place_of_part, tap_places
 
 GROUP_CHANNELS = 8
 
@@ -174,12 +174,14 @@ def _wide(number: Any, bits: int) -> Any:
 class FilterSpace:
     """Rows are the output channels of a group, columns taps and channels of each.
 
-    is_matrix: what is stored is sums, whose columns are those of the product.
+    is_matrix: what is stored is sums, whose columns are those of the product.  adds: those of all
+    parts are added to one place.
     """
 
     kernel: Kernel
     shape: WgradShape
     is_matrix: bool
+    adds: bool = False
 
     def is_there(self, batch: Batch, row: Any) -> Any:
         return None
@@ -189,7 +191,7 @@ class FilterSpace:
         own = idx.add(Index.of(first), row)
         rank = len(self.shape.dw)
         if self.is_matrix:
-            part = ops.mul(part_of(batch), self.shape.dw[0])
+            part = ops.mul(place_of_part(batch, adds=self.adds), self.shape.dw[0])
             return [idx.add(Index.of(part), own), column, *[Index.of(0)] * (rank - 2)]
         padded = padded_channels(self.shape)
         tap = ops.div(column.base, padded)

@@ -94,7 +94,7 @@ def narrow_candidates(operand: DType) -> list[Knobs]:
 def _shapes(
     chunk: int, tiles: Mapping[tuple[int, int], tuple[int, int]] = WARPS
 ) -> Iterable[tuple[tuple[int, int], int, int]]:
-    for tile in reversed(tiles):
+    for tile in [*tiles][::-1]:
         for depth, stages in ((8 * chunk, 3), (4 * chunk, 4), (8 * chunk, 6)):
             yield tile, depth, stages
 

@@ -65,6 +65,15 @@ def test_f32_in_products_of_tf32(name, products):
     assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
 
 
+def test_parts_that_are_added_to_one_place():
+    g = new_graph()
+    x, w, parameters, knobs = CASES["turned, parts"]
+    gradient(g, x, w, **parameters).set_output()
+    plan = run(g, knobs={**knobs, "REDUCTION_MODE": 1})
+    assert "red.relaxed.gpu.global.add.f32" in ptx_of(plan)
+    assert "NONDETERMINISTIC" in plan.programs[0].fusions[0].notes
+
+
 def test_launches_overlap_where_devices_can():
     for target, overlaps in (("sm_80", False), ("sm_90", True)):
         g = new_graph()

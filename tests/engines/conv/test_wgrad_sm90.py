@@ -241,3 +241,27 @@ def test_parts_need_steps_for_the_blocks_that_share_them():
     gradient(g, [1, 64, 9, 9], [64, 64, 1, 1]).set_output()
     with pytest.raises(dnnc.DnncError, match="SPLIT_K_SLC=2 of parts of 1 times 64 pixels"):
         run(g, knobs={"SPLIT_K_SLC": 2, "SPLIT_K_BUF": 2})
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "knobs"),
+    [
+        ([2, 24, 7, 6], [40, 24, 3, 2], {"SPLIT_K_BUF": 3}),  # columns past the channels
+        ([2, 64, 8, 8], [64, 64, 3, 3], {**HALO, "SPLIT_K_BUF": 2}),
+    ],
+    ids=["im2col", "halo"],
+)
+def test_parts_that_are_added_to_one_place(x, w, knobs):
+    """By vectors of two; what follows reads their sums."""
+    g = new_graph()
+    g.relu(gradient(g, x, w, **around(1))).set_output()
+    plan = run(g, knobs={**knobs, "REDUCTION_MODE": 1})
+    assert "red.relaxed.gpu.global.add.v2.f32" in ptx_of(plan)
+    assert "NONDETERMINISTIC" in plan.programs[0].fusions[0].notes
+
+
+def test_one_part_is_not_added():
+    g = new_graph()
+    gradient(g, [2, 64, 5, 6], [64, 64, 3, 3], **around(1)).set_output()
+    with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of one part"):
+        run(g, knobs={"REDUCTION_MODE": 1})
