@@ -79,7 +79,7 @@ class Rule:
             return False
         if not self.is_of_this_version or (driver and not _is_in(driver, self.driver)):
             return False
-        kinds = {kind for op in fusion.ops for kind in (op.op_name, op.title)}
+        kinds = {kind for op in fusion.in_graph.ops for kind in (op.op_name, op.title)}
         return kinds.issuperset(self.ops) and {t.type.name for t in fusion.tensors}.issuperset(
             self.dtypes
         )

@@ -53,7 +53,7 @@ class GraphIndex:
             return not tensor.is_virtual or any(r not in own for r in self.readers.get(tensor, ()))
 
         outputs = tuple(t for op in ops for t in op.results if is_stored(t))
-        return Fusion(0, tuple(ops), outputs, self.graph.must_repeat)
+        return Fusion.of_graph(0, ops, outputs, self.graph.must_repeat)
 
 
 class Overlapping:
@@ -89,7 +89,7 @@ class Overlapping:
         ops = self.groups[place]
         results = (t for op in ops for t in op.results if min(self._makers[t]) == place)
         outputs = tuple(t for t in results if not t.is_virtual or self.is_read(t))
-        return Fusion(place, tuple(ops), outputs, self.index.graph.must_repeat)
+        return Fusion.of_graph(place, ops, outputs, self.index.graph.must_repeat)
 
 
 def made_by(group: Sequence[Op]) -> list[Tensor]:

@@ -103,7 +103,9 @@ class EngineConfig:
     def partition_text(self, graph: OperationGraph) -> str:
         """The partition as the option of pass `fuse`: operations by place, fusions by |."""
         place = {op: i for i, op in enumerate(graph.live_ops)}
-        groups = (" ".join(str(place[op]) for op in choice.fusion.ops) for choice in self.choices)
+        groups = (
+            " ".join(str(place[op]) for op in choice.fusion.in_graph.ops) for choice in self.choices
+        )
         return "|".join(groups)
 
     @property

@@ -148,7 +148,8 @@ def _possible_notes(default: Choice, target: Target) -> tuple[str, ...]:
 
 
 def _layouts(engine: Engine, fusion: Fusion) -> tuple[LayoutInfo, ...]:
-    tensors = (t for t in (*fusion.inputs, *fusion.outputs) if _is_image(t))
+    whole = fusion.in_graph
+    tensors = (t for t in (*whole.inputs, *whole.outputs) if _is_image(t))
     tensors = dict.fromkeys(tensor.memory_uid for tensor in tensors)
     return tuple(LayoutInfo(uid, engine.image_layouts) for uid in tensors)
 

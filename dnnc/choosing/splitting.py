@@ -16,6 +16,7 @@ from ..dialect.fusion_key import FusionKey, key_of
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
+from ..dialect.ops.views import View
 from ..dialect.tensor import Tensor
 from ..engines.engine import Engine
 from ..engines.surface import bytes_of
@@ -313,7 +314,7 @@ def _needed(graph: OperationGraph, groups: Groups) -> Groups:
     """The groups without what nobody reads any more."""
     while True:
         kept: Groups = []
-        for fusion in partition(graph, groups):
+        for fusion in (fusion.in_graph for fusion in partition(graph, groups)):
             own = {op for tensor in fusion.outputs for op in fusion.upstream(tensor)}
             kept.append([op for op in fusion.ops if op in own])
         kept = [group for group in kept if group]
@@ -340,6 +341,8 @@ def _chain(tensor: Tensor, index: GraphIndex, stored: set[Tensor]) -> list[Op] |
 
 def _is_cheaper(chain: Sequence[Op], tensor: Tensor, group: Sequence[Op]) -> bool:
     """Whether reading what a chain reads takes no more than storing and reading its result."""
+    if all(isinstance(op, View) for op in chain):
+        return True  # each element of the result is read once, of a slice no others
     known = set(read_by(group))
     more = [t for t in read_by(chain) if t not in known and not t.is_constant]
     return bytes_of(more) <= 2 * bytes_of([tensor])

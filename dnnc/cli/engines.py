@@ -209,7 +209,7 @@ def _show_configs(configs: Sequence[EngineConfig], modes: Sequence[str], explain
     table = console.table(">", "engine", "knobs", ">predicted", "bound by", "operations")
     for place, config in enumerate(configs[:count]):
         for part, choice in enumerate(config.choices):
-            labels = ", ".join(op.label for op in choice.fusion.ops)
+            labels = ", ".join(op.label for op in choice.fusion.in_graph.ops)
             table.add_row(
                 str(place) if part == 0 else "",
                 choice.engine.name,

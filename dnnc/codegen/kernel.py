@@ -108,12 +108,16 @@ class Kernel:
         flags = f"llvm.align = {_stated_alignment(tensor)} : i64" + (
             ", llvm.noalias" if is_exclusive else ""
         )
-        return self._argument(
+        memory = self._argument(
             ("pointer", tensor.memory_uid),
             ir.Type.parse("!llvm.ptr<1>"),
             Arg.pointer(tensor.memory_uid),
             f"{{{flags}}}",
         )
+        if not tensor.offset:
+            return memory
+        byte = ir.IntegerType.get_signless(8)
+        return ops.gep(memory, tensor.offset * tensor.type.bits // 8, byte)
 
     def workspace(self, name: str, *, is_exclusive: bool = True) -> Any:
         """The address of a workspace buffer that the engine asked for by this name.

@@ -338,11 +338,12 @@ def zeros(type_: Any) -> Any:
 
 def gep(pointer: Any, offset: Number, element: Any) -> Any:
     """pointer + offset elements."""
-    if isinstance(offset, int):
-        if offset == 0:
-            return pointer
+    if offset == 0 and isinstance(offset, int):
+        return pointer
+    if isinstance(offset, int) and _fits_i32(offset):
         return llvm.GEPOp(pointer.type, pointer, [], [offset], element, None).result
-    return llvm.GEPOp(pointer.type, pointer, [offset], [-(1 << 31)], element, None).result
+    index = [value_of(offset)]
+    return llvm.GEPOp(pointer.type, pointer, index, [-(1 << 31)], element, None).result
 
 
 def load(pointer: Any, type_: Any, alignment: int, **flags: Any) -> Any:

@@ -30,6 +30,7 @@ VALUE_FIELDS: dict[str, tuple[type, Any]] = {
     "uid": (int, None),
     "name": (str, ""),
     "alignment": (int, DEFAULT_ALIGNMENT),
+    "offset": (int, 0),
     "is_by_value": (bool, False),
     "value": (Number, None),
     "reordering": (str, "NONE"),

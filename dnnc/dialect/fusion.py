@@ -21,12 +21,34 @@ class Fusion:
     index: its place in the partition, from 0.  ops: in topological order.
     outputs: tensors that it writes to memory: the graph's, and those that later fusions read.
     must_repeat: whether its results must have the same bits each time, as the graph asks.
+    whole: the fusion with the graph's own operations; None: it has these.
     """
 
     index: int
     ops: tuple[Op, ...]
     outputs: tuple[Tensor, ...]
     must_repeat: bool = False
+    whole: Fusion | None = None
+
+    @staticmethod
+    def of_graph(
+        index: int, ops: Sequence[Op], outputs: Sequence[Tensor], must_repeat: bool = False
+    ) -> Fusion:
+        """The fusion of some operations of a graph, as engines see it: views at its borders are
+        strides (`fusion_borders`)."""
+        given = Fusion(index, tuple(ops), tuple(outputs), must_repeat)
+        roles = {op.role for op in given.ops}
+        if "view" not in roles or "anchor" not in roles:
+            return given
+        from .fusion_borders import at_borders  # written with operations, which need NumPy
+
+        found = at_borders(given.ops, given.outputs)
+        return given if found is None else Fusion(index, *found, must_repeat, given)
+
+    @property
+    def in_graph(self) -> Fusion:
+        """The fusion with the graph's own operations and tensors."""
+        return self.whole or self
 
     @cached_property
     def producers(self) -> Mapping[Tensor, Op]:
@@ -190,5 +212,5 @@ def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fu
         results = (t for op in ops for t in op.results if t not in stored)
         outputs = tuple(t for t in results if not t.is_virtual or t in read)
         stored.update(outputs)
-        fusions.append(Fusion(index, ops, outputs, graph.must_repeat))
+        fusions.append(Fusion.of_graph(index, ops, outputs, graph.must_repeat))
     return tuple(fusions)

@@ -16,6 +16,7 @@ def graph_of(fusion: Fusion) -> OperationGraph | None:
     What other fusions make are inputs of it, what they read are outputs.  A tensor whose memory
     is another's, or in an order of its own, means something in the whole graph only.
     """
+    fusion = fusion.in_graph
     if any(t.prior_of is not None or t.reordering != "NONE" for t in fusion.tensors):
         return None
     twins = {tensor: _copy(tensor) for tensor in fusion.tensors}

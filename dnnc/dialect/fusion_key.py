@@ -46,7 +46,8 @@ def _tensor_key(tensor: Tensor, by_uid: Mapping[int | None, int]) -> Hashable:
     prior = tensor.prior_of
     return (
         tensor.dims, tensor.strides, tensor.dtype, tensor.is_virtual, tensor.is_by_value,
-        repr(tensor.value), tensor.alignment, tensor.reordering,
+        repr(tensor.value), tensor.alignment, tensor.reordering, tensor.offset,
+        None if tensor.uid is None else by_uid[tensor.uid],  # which of them share memory
         prior if prior is None else by_uid.get(prior, ("uid", prior)),
     )  # fmt: skip
 

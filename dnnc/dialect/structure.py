@@ -35,6 +35,7 @@ SizeOp = dnn.define(
 
 def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, Dim]) -> Any:
     """Appends the function of a fusion, with its operations and their roles."""
+    fusion = fusion.in_graph
     with ir.InsertionPoint(module.body):
         function = dnn.begin_function(
             f"{name}_fusion{fusion.index}", fusion.inputs, fusion.outputs, symbols
@@ -65,7 +66,7 @@ def read_fusion(function: Any) -> Fusion:
     last = list(function.entry_block.operations)[-1]
     outputs = tuple(values[value] for value in last.operands)
     index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
-    return Fusion(index, tuple(ops), outputs)
+    return Fusion.of_graph(index, ops, outputs)
 
 
 def read_results(function: Any) -> list[Tensor]:

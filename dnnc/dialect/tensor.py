@@ -33,6 +33,8 @@ class Tensor:
     is_by_value: one element, given at execution as a number and passed to kernels by value.
     value: the number of a scalar: fixed at compile time, or the default of a by-value tensor.
     alignment: bytes that divide the address of every buffer bound to it.
+    offset: elements from the beginning of its memory to its first element: of a part of another
+    tensor, as fusions have it that read one (`fusion_borders`); 0 in graphs.
     ragged_offset: the tensor of element offsets of packed sequences.
     prior_of: the uid of the output whose memory it is, as that was before the graph ran (`prior`).
     reordering: cuDNN's order of elements in memory; see `orders`.
@@ -51,6 +53,7 @@ class Tensor:
     is_by_value: bool = False
     value: float | int | None = None
     alignment: int = DEFAULT_ALIGNMENT
+    offset: int = 0
     reordering: str = "NONE"
     ragged_offset: Tensor | None = None
     prior_of: int | None = None
@@ -166,6 +169,9 @@ class Tensor:
             raise self.error(
                 Status.BAD_PARAM, f"alignment {self.alignment}", "a power of two, in bytes"
             )
+        if self.offset:
+            what = f"a first element {self.offset} elements from where its memory begins"
+            raise self.error(Status.NOT_SUPPORTED_LAYOUT, what, "0, and operation slice")
         if self.reordering not in REORDERINGS:
             raise self.error(
                 Status.BAD_PARAM, f"reordering {self.reordering!r}", ", ".join(REORDERINGS)

@@ -60,7 +60,7 @@ class Fuse(Pass):
         else:
             inputs = inputs_of_files(self.tuning, self.errata)
             config = heuristics.best_config(graph, target, self.modes.split(), inputs=inputs)
-            groups = [list(choice.fusion.ops) for choice in config.choices]
+            groups = [list(choice.fusion.in_graph.ops) for choice in config.choices]
         write_fusions(module, graph, partition(graph, groups))
         reason = heuristics.split_reason(graph, target) if len(groups) > 1 else ""
         attributes = module.operation.attributes
@@ -73,7 +73,7 @@ def write_fusions(module: Any, graph: OperationGraph, fusions: Sequence[Fusion])
     place_of = {op: place for place, op in enumerate(graph.live_ops)}
     symbols = graph.symbols
     made = []
-    for fusion in fusions:
+    for fusion in (fusion.in_graph for fusion in fusions):
         name = dnn.symbol_name(graph.name)
         function = structure.write_fusion(module, name, fusion, symbols)
         function.attributes["dnn.ops"] = structure.to_attribute([op.label for op in fusion.ops])

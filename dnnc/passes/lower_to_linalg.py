@@ -20,6 +20,7 @@ associative and a finish.  Tensors keep their layouts; ui8 becomes signless i8.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -123,9 +124,12 @@ def _lower_fusion(module: Any, old: Any) -> None:
         if key.startswith("dnn.") and key not in ("dnn.symbols", BOUNDS)
     }
     fusion = prepared.fusion
-    ends: dict[int | None, Tensor] = {t.uid: t for t in (*fusion.inputs, *fusion.outputs)}
-    inputs = [ends.get(t.uid, t) for t in dnn.read_arguments(old).values()]
-    results = [ends.get(t.uid, t) for t in structure.read_results(old)]
+    ends: dict[int | None, Tensor] = {t.uid: t for t in fusion.outputs}
+    read = defaultdict[int | None, list[Tensor]](list)  # several where views see parts of memory
+    for tensor in fusion.inputs:
+        read[tensor.uid].append(tensor)
+    inputs = [t for given in dnn.read_arguments(old).values() for t in read[given.uid] or [given]]
+    results = [ends[t.uid] for t in structure.read_results(old)]
     old.operation.erase()
     with ir.InsertionPoint(module.body):
         function = dnn.begin_function(name, inputs, results, symbols)

@@ -68,13 +68,15 @@ def _tuned(module: Any, groups: list[list[str]], target: Target, inputs: Inputs)
     if not inputs.record.entries:
         return ""
     config = heuristics.tuned_config(dnn.from_mlir(module), target, inputs)
-    if config is None or groups != [[op.label for op in c.fusion.ops] for c in config.choices]:
+    if config is None or groups != [
+        [op.label for op in c.fusion.in_graph.ops] for c in config.choices
+    ]:
         return ""
     return config.choice_text
 
 
 def _ops(function: Any) -> list[str]:
-    return [op.label for op in structure.read_fusion(function).ops]
+    return [op.label for op in structure.read_fusion(function).in_graph.ops]
 
 
 def _best(fusion: Fusion, target: Target, inputs: Inputs) -> heuristics.Choice:

@@ -290,6 +290,7 @@ def _fusions_of(
         fusions = partition(graph, parsed_partition(_partition_text(records), graph))
     except DnncError as error:
         return (), str(error)
+    fusions = tuple(fusion.in_graph for fusion in fusions)
     labels = [tuple(op.label for op in fusion.ops) for fusion in fusions]
     if labels != [record.ops for record in records]:
         return (), "this version of dnnc makes other operations of the graph (compile it again)"

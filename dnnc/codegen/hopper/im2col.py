@@ -147,7 +147,7 @@ class Im2colBox:
         return TensorMap(
             mode="im2col",
             uid=t.memory_uid,
-            offset="0",
+            offset=str(tma.offset_of(t)),
             dtype=self.element or t.type.name,
             dims=tuple(map(str, tma.extents_of(t, axes))),
             strides=tuple(map(str, tma.strides_of(t, axes))),

@@ -78,7 +78,7 @@ class Box:
         return TensorMap(
             mode="tiled",
             uid=self.tensor.memory_uid,
-            offset="0",
+            offset=str(offset_of(self.tensor)),
             dtype=self.element or self.tensor.type.name,
             dims=tuple(map(str, dims)),
             strides=tuple(map(str, self.strides)),
@@ -103,7 +103,7 @@ def ending_recipe(box: Box) -> TensorMap:
     rows = Expr.of(box.tensor.shape[box.axes[1]])
     return replace(
         plain,
-        offset=str(box.strides[0] * -height),
+        offset=str(box.strides[0] * -height + offset_of(box.tensor)),
         dims=(plain.dims[0], str(height), str(rows + height), *plain.dims[2:]),
         strides=(pitch, pitch, *outer),
         element_strides=(1, *plain.element_strides),
@@ -117,6 +117,11 @@ def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
     height = box.extents[1]
     left = ops.minimum(ops.maximum(end - row, 0), height)
     return [column, ops.value_of(height - left), ops.value_of(row + left), *outer]
+
+
+def offset_of(tensor: Tensor) -> int:
+    """Bytes from the beginning of a tensor's memory to its first element."""
+    return tensor.offset * tensor.type.bits // 8
 
 
 def extents_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:

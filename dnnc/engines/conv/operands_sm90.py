@@ -234,7 +234,9 @@ class RingOperand:
 
     def __post_init__(self) -> None:
         self.maps = [
-            self.kernel.tensor_map(replace(box.recipe, offset=str(first * (t.type.bits // 8))))
+            self.kernel.tensor_map(
+                replace(box.recipe, offset=str((first + t.offset) * (t.type.bits // 8)))
+            )
             for box, first in zip(self.boxes, self.firsts, strict=True)
             for t in [box.tensor]
         ]

@@ -213,7 +213,8 @@ def rows_view(tensor: Tensor, stem: Stem | None = None) -> Tensor:
         unit = Expr.of(stem.unit)
         return replace(tensor, dims=(n, h, count, unit), strides=(image, row, unit, one))
     strides = (image // stem.together, row // stem.together, one)
-    return replace(tensor, dims=(n, h, count), strides=strides, dtype=dtypes.i64)
+    offset = tensor.offset // stem.together
+    return replace(tensor, dims=(n, h, count), strides=strides, dtype=dtypes.i64, offset=offset)
 
 
 def stem_refusal(shape: ConvShape) -> str | None:

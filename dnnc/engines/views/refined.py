@@ -242,4 +242,5 @@ def _of_rows(tensor: Tensor, row: int) -> Tensor:
         for n, stride in zip(dims, tensor.layout, strict=True)
     ]
     dtype = _WIDE[(extent.constant or 0) * tensor.type.bits]
-    return replace(tensor, dims=dims, strides=tuple(strides), dtype=dtype)
+    offset = tensor.offset // (extent.constant or 1)
+    return replace(tensor, dims=dims, strides=tuple(strides), dtype=dtype, offset=offset)

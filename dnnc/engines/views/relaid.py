@@ -65,7 +65,7 @@ def twin_at(tensor: Tensor, strides: tuple[Expr, ...]) -> Tensor:
     """A tensor of the same elements, some strides apart."""
     return replace(
         tensor, strides=strides, is_virtual=True, is_output=False, alignment=_ALIGNMENT,
-        prior_of=None,
+        prior_of=None, offset=0,
     )  # fmt: skip
 
 
