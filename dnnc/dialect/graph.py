@@ -148,6 +148,7 @@ class OperationGraph:
         # Written with operations, which need NumPy.
         from .nested_reductions import in_steps
         from .plain_operands import plain
+        from .sliced_products import with_sliced_products
 
         expanded = [(op, list(_expanded([op]))) for op in self.ops]
         for op, parts in expanded:
@@ -160,9 +161,10 @@ class OperationGraph:
             for op, parts in expanded
             if parts != [op]
         ]
-        used = (t for op in found.ops for t in (*op.operands, *op.results))
+        ops = with_sliced_products(found.ops)
+        used = (t for op in ops for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
-        return found.ops
+        return ops
 
     def form_of(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for one in `live_ops`: itself, or one of its uid."""

@@ -169,3 +169,15 @@ def test_a_layer_of_llama_copies_no_heads():
     names = fusions(g)
     assert len(names) == 11, names
     assert names.count("pointwise") == 2  # the rotations, which read through their views
+
+
+def test_outputs_that_are_parts_of_a_product():
+    def graph(rows, hidden):
+        g = dnnc.pygraph(**HALVES)
+        packed = linear(g, g.tensor([1, rows, hidden]), hidden, 3 * hidden)
+        for i in range(3):
+            columns_of(g, packed, rows, i * hidden, (i + 1) * hidden).set_output()
+        return g
+
+    assert fusions(graph(2048, 1024)) == ["matmul_sm90"] * 3
+    check(graph(24, 16), target="sm_80")
