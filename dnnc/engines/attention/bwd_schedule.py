@@ -222,7 +222,7 @@ class GradientSchedule:
         self, tile: KeyTile, start: Sequence[Any], step: Step,
         begin: Callable[[QueryTile], None] = lambda head: None,
     ) -> Sequence[Any]:  # fmt: skip
-        """What steps leave of carried values, of all blocks of queries of a tile's heads.
+        """Carried values after the steps of all query blocks of a tile's heads.
 
         begin: called before the steps of a head, or of all heads where these go together.
         """
@@ -231,7 +231,7 @@ class GradientSchedule:
         )
 
     def each_run(self, tile: KeyTile, start: Sequence[Any], step: Step) -> Sequence[Any]:
-        """The same, with steps that look at masks apart from those that need not."""
+        """As `each_step`; steps that look at masks are apart from those that need not."""
         return self._each_head(tile, start, step, self._runs, lambda head: None)
 
     def _each_head(
@@ -333,7 +333,7 @@ class GradientSchedule:
 
 
 def _of_neighbours(condition: Condition) -> Condition:
-    """What of a condition leaves neighbours alone to each block of queries: tiles that follow each
-    other, and none before these.  So each waits for the one before it."""
+    """The part of a condition under which a query block meets tiles that follow each other, and
+    none before these: each tile then waits for the one before it."""
     parts = conjuncts(condition)
     return Both(tuple(part if isinstance(part, Compare) else Anything() for part in parts))

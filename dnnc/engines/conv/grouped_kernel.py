@@ -190,10 +190,7 @@ class GroupedKernel:
         last = selected(self.tap, [0 if tap is None else tap for tap in lanes])
         mask = self.masks[phase.number][chosen]
         masked = None if mask is None else lambda: mask
-        return [
-            _words(self._loaded([*outer, last], eight, masked))
-            for eight in eights
-        ]
+        return [_words(self._loaded([*outer, last], eight, masked)) for eight in eights]
 
     def _taken(self, outer: Sequence[int], chosen: int, eight: int) -> list[Any]:
         """The k of eight results that a lane has: its tap's channels of one of them."""

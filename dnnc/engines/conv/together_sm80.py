@@ -82,7 +82,7 @@ def _tap(axis: AxisSpread, phase: int, output: int) -> int | None:
 
 
 def _met_bits(spread: Spread) -> list[int]:
-    """Of each phase, a bit for each output that it meets, the last axis fastest."""
+    """Bits of each phase, one for each output that it meets, the last axis fastest."""
     outputs = list(itertools.product(*(range(axis.window.taps) for axis in spread.axes)))
     found = []
     for phase in itertools.product(*map(range, spread.counts)):
