@@ -16,7 +16,8 @@ from dnnc.dialect.ops import Concatenate, Matmul, Pointwise, Reduction, Reshape,
 from dnnc.dialect.tensor import packed_strides, sizes
 from dnnc.expr import Expr
 
-from .random_graphs import VIEWS, Builder, Drawn, Untenable, describe, pick
+from .random_builder import VIEWS, Builder
+from .random_nodes import Drawn, Untenable, describe, pick
 
 _VIEWS = (Transpose, Slice, Reshape, Concatenate)
 

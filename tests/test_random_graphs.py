@@ -36,7 +36,8 @@ from dnnc.rounding import widen
 
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken
-from .random_graphs import Offsets, draw, draw_inside
+from .random_graphs import draw, draw_inside
+from .random_nodes import Offsets
 from .support import machine, rotation
 
 CHUNK = 50
