@@ -40,9 +40,8 @@ from .random_graphs import draw, draw_inside
 from .random_nodes import Offsets
 from .support import machine, rotation
 
-CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
-THROUGH_PASSES = 75  # of each kind
+CHUNK, THROUGH_PASSES = 50, 75  # graphs of a test; of each kind, through the passes
 INTERPRETED = 50  # of each kind, 100 and more in all: a few of those drawn have no engine
 HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 10  # of the surface of matmul_sm90
 GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 4  # of each of grouped products and boolean outputs
