@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.orders import unknown_order
 from ..engines.engine import Engine, Knobs, Reason
 from ..errors import Status
@@ -75,6 +75,7 @@ def _tries(engine: Engine, fusion: Fusion, target: Target) -> Iterator[Knobs]:
                 yield plain | {knob.name: v for knob, v in zip(changed, values, strict=True)}
 
 
+@remembered
 def size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     """The assembler takes more than twice the time for a kernel of twice the operations, and a
     kernel's parameters have an end."""
@@ -90,6 +91,7 @@ def size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     )
 
 
+@remembered
 def _reordering_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     """No engine knows cuDNN's other orders of elements."""
     found = map(unknown_order, (*fusion.inputs, *fusion.outputs))

@@ -212,17 +212,19 @@ def _along(region: Region) -> str:
 
 def _exit_seconds(fusion: Fusion, tile: tuple[int, int], target: Target) -> float:
     """Seconds that reductions take beside the rest."""
+    reductions = [op for op in fusion.ops if isinstance(op, Reduction)]
+    if not reductions:
+        return 0.0
     op = matmul_of(fusion)
     m, n, _, count = map(typical, sizes_of(op))
     sides = -(-m // tile[0]), -(-n // tile[1])
     found = []
-    for reduction in fusion.ops:
-        if isinstance(reduction, Reduction):
-            kept = [reduction.y.shape[axis] == op.c.shape[axis] for axis in (-2, -1)]
-            parts = count * m * n // max(1, typical(reduction.y.elements()))
-            for side, size, keeps in zip(sides, (m, n), kept, strict=True):
-                parts = parts if keeps else parts * side // max(1, size)
-            found.append(TileReduction(reduction, EXIT_RATE, max(1, parts)))
+    for reduction in reductions:
+        kept = [reduction.y.shape[axis] == op.c.shape[axis] for axis in (-2, -1)]
+        parts = count * m * n // max(1, typical(reduction.y.elements()))
+        for side, size, keeps in zip(sides, (m, n), kept, strict=True):
+            parts = parts if keeps else parts * side // max(1, size)
+        found.append(TileReduction(reduction, EXIT_RATE, max(1, parts)))
     return exit_seconds(found, count * m * n, target)
 
 

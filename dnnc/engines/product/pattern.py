@@ -216,7 +216,10 @@ def promotes_sums(a: DType, compute: DType) -> bool:
 
 
 def matmul_of(fusion: Fusion) -> Product:
-    return next(op for op in fusion.ops if isinstance(op, Product))
+    for op in fusion.ops:
+        if isinstance(op, Product):
+            return op
+    raise ValueError("a fusion without a product")
 
 
 def sizes_of(op: Product) -> tuple[Expr, Expr, Expr, Expr]:
