@@ -27,7 +27,6 @@ from .masks import Masked, Masks, masked_by
 from .outputs import packed_output
 from .sources import Source, source_of
 
-_VIEWS = {"tensor.extract", "arith.constant", "linalg.index"}
 _CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
 
 
