@@ -93,7 +93,12 @@ def legal_choices(
         )  # fmt: skip
         if _apart_from_smem(choice, facts):
             continue
-        first, second = (layout_of(replace(choice, stages=n), facts).bytes for n in (1, 2))
+        layout = layout_of(replace(choice, stages=1), facts)
+        if _chunk_reasons(layout):
+            continue
+        first, second = layout.bytes, replace(layout, stages=2).bytes
+        if facts.rewrites:  # each stage has more than its tiles
+            second = layout_of(replace(choice, stages=2), facts).bytes
         fitting = 1 + (target.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
             stages = max(n for n in STAGES if n <= fitting)
@@ -105,7 +110,10 @@ def legal_choices(
 
 
 def illegal_reasons(choice: Choice, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
-    return _apart_from_smem(choice, facts) or smem_reasons(layout_of(choice, facts).bytes, target)
+    if reasons := _apart_from_smem(choice, facts):
+        return reasons
+    layout = layout_of(choice, facts)
+    return _chunk_reasons(layout) or smem_reasons(layout.bytes, target)
 
 
 def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -153,9 +161,10 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     if rows == 256 and not facts.is_aligned:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.
         return (knob_reason("256 rows with unaligned operands", "up to 128"),)
-    if reasons := _row_reasons(choice, facts):
-        return reasons
-    layout = layout_of(choice, facts)
+    return _row_reasons(choice, facts)
+
+
+def _chunk_reasons(layout: SharedLayout) -> tuple[Reason, ...]:
     least = min([*layout.staged_bytes, *layout.loaded_bytes], default=tma.ALIGNMENT)
     if layout.chunk * least < tma.ALIGNMENT:
         # A row of a box has 16 bytes at least.
