@@ -180,12 +180,12 @@ class _Reader(OperandReader):
         if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
             raise Unlike("products of weights that are not transposed as a gradient's", _ACCEPTED)
         to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
+        dq, dk, dv = (self._memory(self._result(op)) for op in (to_q, to_k, to_v))
         found = Gradient(
             scores, of_weights,
             self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
             self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
-            *(self._memory(self._result(op)) for op in (to_q, to_k, to_v)),
-            tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
+            dq, dk, dv, tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
             {
                 "s": scores, "dp": of_weights, "dv": to_v, "dq": to_q, "dk": to_k,
                 "exponential": exponential, "core": core, "delta": delta,
@@ -453,7 +453,7 @@ class _Reader(OperandReader):
 
     def _verify_element(self, tensor: Tensor, delta: Reduction, core: Pointwise) -> None:
         """Sees that a tensor is made element by element, and of delta by P * (dP - delta) alone."""
-        first = {op for op in self.fusion.ops if isinstance(op, Matmul)}
+        first = set[Op](op for op in self.fusion.ops if isinstance(op, Matmul))
         pending = [tensor]
         while pending:
             op = self.fusion.producers.get(pending.pop())
