@@ -114,7 +114,7 @@ def _rebuilt(like: Any, values: Iterator[Any]) -> Any:
         return None
     if isinstance(like, ir.Value | int):
         return wrapped(next(values))
-    if dataclasses.is_dataclass(like):
+    if dataclasses.is_dataclass(like) and not isinstance(like, type):
         names = [field.name for field in dataclasses.fields(like)]
         made = {name: _rebuilt(getattr(like, name), values) for name in names}
         return dataclasses.replace(like, **made)

@@ -36,7 +36,7 @@ class Cursor:
         moved = self.stage + 1
         if isinstance(moved, int) and isinstance(self.phase, int):
             return Cursor(moved % stages, self.phase ^ (moved == stages))
-        wraps = moved.eq(stages)
+        wraps = ops.compare("eq", moved, stages)
         return Cursor(
             ops.select(wraps, ops.const(0), moved),
             ops.select(wraps, self.phase ^ 1, self.phase),
