@@ -21,7 +21,7 @@ TARGET = "sm_90a"
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
     "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0, "TILE_ROWS": 0,
-    "WARP_SPEC_CFG": 1,
+    "WARP_SPEC_CFG": 1, "SWIZZLE": 2048,
 }  # fmt: skip
 
 
