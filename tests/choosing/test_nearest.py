@@ -188,7 +188,7 @@ def test_a_type_that_an_architecture_lacks():
     error = error_of(product(types=("FP8_E4M3", "FP8_E4M3")), SM80)
     assert error.status is Status.NOT_SUPPORTED_ARCH_MISMATCH
     assert error.what.startswith(
-        "no engine for sm_80 takes matmul: fallback, the nearest, declines"
+        "no engine for sm_80 takes matmul: matmul_sm80, the nearest, declines"
     )
     assert error.supported.startswith("sm_89, sm_90")
     assert len(error.details.splitlines()) > len(ENGINES)  # an engine may have several clauses

@@ -129,7 +129,7 @@ class MatmulSm80Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         op = matmul_of(fusion)
-        if _is_summed_apart(op, target) and knobs["TILEK"] > _MOST_DEPTH_APART:
+        if knobs["TILEK"] > _MOST_DEPTH_APART and _is_summed_apart(op, target):
             # All products of a stage may be under way at once, and larger stages would spill.
             what = f"fp8 products in {op.compute_type.cudnn} with stages of {knobs['TILEK']}"
             supported = f"TILEK={_MOST_DEPTH_APART}, or compute type FAST_FLOAT_FOR_FP8"
@@ -143,9 +143,13 @@ class MatmulSm80Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
         a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
-        found = _work(fusion).predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
-        more = _exit_seconds(fusion, (knobs["TILE_M"], knobs["TILE_N"]), target)
-        return replace(found, seconds=found.seconds + more) if more else found
+        work = _work(fusion)
+        found = work.predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
+        if not work.reductions:
+            return found
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        more = _exit_seconds(op, work.reductions, tile, target)
+        return replace(found, seconds=found.seconds + more)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         op = matmul_of(fusion)
@@ -210,12 +214,10 @@ def _along(region: Region) -> str:
     return "nm"[wanted if wanted in sides else sides[0]]
 
 
-def _exit_seconds(fusion: Fusion, tile: tuple[int, int], target: Target) -> float:
-    """Seconds that reductions take beside the rest."""
-    reductions = [op for op in fusion.ops if isinstance(op, Reduction)]
-    if not reductions:
-        return 0.0
-    op = matmul_of(fusion)
+def _exit_seconds(
+    op: Product, reductions: Sequence[Reduction], tile: tuple[int, int], target: Target
+) -> float:
+    """Seconds that reductions after a product take beside the rest."""
     m, n, _, count = map(typical, sizes_of(op))
     sides = -(-m // tile[0]), -(-n // tile[1])
     found = []

@@ -74,8 +74,8 @@ def tflops_of(operand: DType, target: Target) -> float:
 
     Products of fp8 take half of the time of f16's where there are instructions for them.
     """
-    if not operand.is_fp8:
-        return target.mma_tflops[operand.name]
+    if (found := target.mma_tflops.get(operand.name)) is not None:
+        return found
     return target.mma_tflops["f16"] * (2 if target.multiplies_fp8 else 1)
 
 

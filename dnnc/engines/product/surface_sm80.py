@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ... import dtypes
 from ...dialect.fusion import Fusion
+from ...dialect.ops import Reduction
 from ...dtypes import DType
 from ...expr import Expr, typical
 from ...target import Target
@@ -21,18 +22,21 @@ OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 
 @dataclass(frozen=True)
 class Work:
-    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
+    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all.
+    reductions: after the products."""
 
     sizes: tuple[int, int, int, int]
     moved_bytes: int
     is_heavy: bool
+    reductions: tuple[Reduction, ...] = ()
 
     @staticmethod
     def of(fusion: Fusion, m: Expr, n: Expr, k: Expr, count: Expr) -> Work:
         """At typical sizes."""
         sizes = (typical(m), typical(n), typical(k), typical(count))
         moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
-        return Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)))
+        reductions = tuple(op for op in fusion.ops if isinstance(op, Reduction))
+        return Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)), reductions)
 
     def predict(
         self,
