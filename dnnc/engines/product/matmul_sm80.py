@@ -55,6 +55,7 @@ from .pattern import (
     Product,
     anchor_reasons,
     compute_reasons,
+    epilogue_reasons,
     is_along_columns,
     knob_reason,
     matmul_of,
@@ -98,8 +99,7 @@ class MatmulSm80Engine(Engine):
             return reasons
         return (
             *self._type_reasons(matmul_of(fusion)),
-            *(reducing_epilogue_reasons(fusion, 0) or _row_reasons(fusion)),
-            *_boolean_reasons(fusion),
+            *_after_reasons(fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
             *tile_reasons(matmul_of(fusion)),
@@ -184,6 +184,15 @@ def _is_summed_apart(op: Product, target: Target) -> bool:
     return promotes_sums(op.a.type, op.compute_type) and not is_widened(op.a.type, target)
 
 
+def _after_reasons(fusion: Fusion) -> list[Reason]:
+    """Why what follows the product is not pointwise work, or reductions at its exit."""
+    if fusion.with_role("reduction"):
+        found = reducing_epilogue_reasons(fusion, 0) or _row_reasons(fusion)
+    else:
+        found = epilogue_reasons(fusion, matmul_of(fusion), takes_booleans=True)
+    return found or _boolean_reasons(fusion)
+
+
 def _row_reasons(fusion: Fusion) -> list[Reason]:
     """Sums of rows that another kernel takes beside the product, as a norm's or a softmax's: it
     reads the rows again, and has their sums on the way."""
@@ -198,9 +207,11 @@ def _row_reasons(fusion: Fusion) -> list[Reason]:
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:
-    dims, booleans = matmul_of(fusion).c.shape, booleans_of(fusion)
+    if not (booleans := booleans_of(fusion)):
+        return []
+    dims = matmul_of(fusion).c.shape
     strange = [t for t in booleans if t.shape != dims]
-    if not strange and (not booleans or swaps_of(booleans)):
+    if not strange and swaps_of(booleans):
         return []
     return [bits_reason((strange or booleans)[0], _BOOLEANS)]
 

@@ -33,7 +33,7 @@ def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     return (pattern_reason(what, "one matmul, pointwise, view operations, reductions after it"),)
 
 
-def epilogue_reasons(fusion: Fusion, op: Op) -> list[Reason]:
+def epilogue_reasons(fusion: Fusion, op: Op, *, takes_booleans: bool = False) -> list[Reason]:
     """Why what follows a product is not pointwise, of its dims, and ends in every output."""
     dims = op.results[0].shape
     for other in fusion.ops:
@@ -45,7 +45,7 @@ def epilogue_reasons(fusion: Fusion, op: Op) -> list[Reason]:
         producer = fusion.producers[output]
         if producer is not op and op not in fusion.upstream(output):
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
-        if output.type.kind == "b":
+        if output.type.kind == "b" and not takes_booleans:
             return [boolean_reason(output)]
     return []
 
