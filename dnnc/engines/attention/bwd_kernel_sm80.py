@@ -92,7 +92,7 @@ class PassEmitter:
         blocks = s.query_blocks(self.tile, head)
         self.heads = tuple(self._rows_of(source, head, t.step) for source in self.others)
         rows = None if t.of_keys else self._own_numbers(head)
-        if t.of_keys and self.group > 1:
+        if t.of_keys and self.group > 1 and t.stages > 1:
             ops.barrier()  # all have left the stages of the head before
         for stage in range(t.stages - 1):
             self._load(head, ops.add(blocks.first, stage), blocks.end, stage * t.stage_bytes)
@@ -128,7 +128,7 @@ class PassEmitter:
         return self.others if self.tiling.of_keys else self.own
 
     def _load_own(self) -> None:
-        """Starts loading the tile's rows; they come with the first stage."""
+        """Starts loading the tile's rows, which are part of the first stage's group."""
         t = self.tiling
         head = self.schedule.query_head(self.tile, 0)
         places = (0, t.own[0].bytes)
@@ -142,7 +142,6 @@ class PassEmitter:
             first = t.stages_offset + stage * t.stage_bytes
             for tile, place in zip(t.others, (0, t.others[0].bytes), strict=True):
                 tile.clear_ends(self._at(first + place), t.threads)
-        smem.commit()
 
     def _load(self, head: QueryTile, block: Any, end: Any, slot: Any) -> None:
         """Starts loading a block into a stage, if it is not past the last."""

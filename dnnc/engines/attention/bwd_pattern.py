@@ -180,12 +180,14 @@ class _Reader(OperandReader):
         if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
             raise Unlike("products of weights that are not transposed as a gradient's", _ACCEPTED)
         to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
-        dq, dk, dv = (self._memory(self._result(op)) for op in (to_q, to_k, to_v))
+        made = [self._result(op) for op in (to_q, to_k, to_v)]
+        dq, dk, dv = map(self._memory, made)
         found = Gradient(
             scores, of_weights,
             self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
             self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
-            dq, dk, dv, tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
+            dq, dk, dv,
+            tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
             {
                 "s": scores, "dp": of_weights, "dv": to_v, "dq": to_q, "dk": to_k,
                 "exponential": exponential, "core": core, "delta": delta,
@@ -203,7 +205,7 @@ class _Reader(OperandReader):
             if any((axis, lengths) not in known for lengths in cut):
                 what = f"{operand.tensor.label} cut to lengths that no mask of {p.tensor.label} has"
                 raise Unlike(what, "weights that are 0 past the lengths")
-        self._verify_dims(found, *(self._result(op) for op in (to_q, to_k, to_v)))
+        self._verify_dims(found, *made)
         self._verify_outputs(found)
         return found
 

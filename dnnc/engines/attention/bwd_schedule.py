@@ -26,7 +26,7 @@ from ...codegen.region import Access
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
-from .bwd_tile_sm90 import CONSUMERS, GradientTiling
+from .bwd_tile_sm90 import CONSUMERS
 from .schedule import QueryTile
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
@@ -75,11 +75,12 @@ class QueryBlocks:
 
 @dataclass
 class GradientSchedule:
-    """See the file's docstring.  group: query heads that share a head of keys."""
+    """See the file's docstring.  tiling: a `GradientTiling`, or what has those of its facts that are
+    asked for here.  group: query heads that share a head of keys."""
 
     kernel: Kernel
     parts: GradientRegion
-    tiling: GradientTiling
+    tiling: Any
     group: int
 
     def __post_init__(self) -> None:

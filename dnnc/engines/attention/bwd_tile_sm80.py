@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...codegen.ampere import mma
@@ -56,7 +56,7 @@ class PassTiling(PlainTiling):
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> PassTiling:
-        return PassTiling(**{**data, "makes": tuple(data["makes"])})
+        return replace(PassTiling(**data), makes=tuple(data["makes"]))
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.attention.sources import Source
 from ...codegen.kernel import Kernel
@@ -67,7 +68,7 @@ class Keys:
     block."""
 
     kernel: Kernel
-    parts: AttentionRegion
+    parts: AttentionRegion | GradientRegion
     source: Source
     axes: tuple[int, int]
     size: Expr
