@@ -72,12 +72,14 @@ def _is_attention(ops: Sequence[Op]) -> bool:
 
 
 def _keeps_matrices(op: View) -> bool:
-    """Whether a view leaves the last two axes together, which engines of attention look for: it
-    exchanges them, or splits and joins others."""
+    """Whether a view is one that engines of attention look for: it exchanges the last two axes,
+    splits and joins others, or has rows of heads follow each other."""
     if isinstance(op, Transpose):
         rank = op.x.rank
         return op.permutation == (*range(rank - 2), rank - 1, rank - 2)
-    return isinstance(op, Reshape) and op.x.shape[-2:] == op.y.shape[-2:]
+    if not isinstance(op, Reshape):
+        return False
+    return op.x.shape[-2:] == op.y.shape[-2:] or op.joins_heads
 
 
 # ---- what is loaded

@@ -14,6 +14,7 @@ from dnnc.interpreter.launch import launch
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
 from tests.attention_graphs import Pattern
+from tests.dialect.attention_gradient_examples import gradient as gradient_of_attention
 from tests.dialect.norm_examples import peer_reduction
 from tests.support import multiprocessors
 from tests.support.checked import random_inputs
@@ -44,6 +45,7 @@ _NO_TILES = "on the path of K = 0, where there is nothing to wait for"
 
 # Kernel -> {(opcode, place from the end): why its absence can't be observed}.
 UNOBSERVABLE = {
+    "attention_gradient": {("cp.async.wait_group", -1): _DRAINED},
     "attention": {("cp.async.wait_group", -1): _DRAINED},
     "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "matmul": {("cp.async.wait_group", -1): _DRAINED},
@@ -120,8 +122,16 @@ def attention_of_wide_heads():
     return pattern.g, {"TILE_M": 32, "TILE_N": 16, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
 
 
+def attention_gradient():
+    """Tiles of keys: three blocks of queries of two heads that share them."""
+    heads = {"batch": 1, "heads": 2, "kv_heads": 1, "depth": 24, "value_depth": 16}
+    build = gradient_of_attention({"attn_scale": 0.3}, io=dtypes.f16, rows=40, columns=40, **heads)
+    return build(), {"TILE_M": 32, "TILE_N": 16, "STAGES": 2}
+
+
 CASES = {
     "attention": ("sdpa_sm80", attention),
+    "attention_gradient": ("sdpa_bwd_sm80", attention_gradient),
     "attention_of_wide_heads": ("sdpa_sm80", attention_of_wide_heads),
     "matmul": ("matmul_sm80", matmul),
     "matmul_through_registers": ("matmul_sm80", matmul_through_registers),
@@ -158,11 +168,11 @@ def first_wrong(*of):
     return next((seed for seed in range(SEEDS) if goes_wrong(*of, seed)), None)
 
 
-def survivors(build, engine, target, removals):
+def survivors(build, engine, target, removals, suffix=""):
     """The removals, and those of them that nothing shows.
 
     The unchanged kernel is right on every schedule that shows one.
-    removals: of a function, (what, changed module) one at a time.
+    removals: of a function, (what, changed module) one at a time.  suffix: of the kernel's name.
     """
     g, knobs = build()
     graph = g.graph.finalize()
@@ -172,7 +182,7 @@ def survivors(build, engine, target, removals):
     wanted = reference(graph, inputs, exact_outputs=True)
     expected = {t.uid: (wanted[t.uid], t.type) for t in graph.outputs}
     module = parse(plan.blobs[1].decode())
-    kernel = plan.programs[0].kernels[0].name
+    kernel = next(k.name for k in plan.programs[0].kernels if k.name.endswith(suffix))
     found = list(removals(module, kernel))
     shown = {what: first_wrong(plan, changed, inputs, expected) for what, changed in found}
     for seed in {0, *shown.values()} - {None}:
@@ -204,7 +214,8 @@ _LONG = ("attention_of_wide_heads", "convolution_of_elements")
 )
 def test_each_wait_is_needed(name):
     engine, build = CASES[name]
-    found, alive = survivors(build, engine, "sm_80", lambda *of: removed(*of, WAITS))
+    suffix = "_dv_dk" if name == "attention_gradient" else ""
+    found, alive = survivors(build, engine, "sm_80", lambda *of: removed(*of, WAITS), suffix)
     assert found
     assert alive == set(UNOBSERVABLE.get(name, {}))
 

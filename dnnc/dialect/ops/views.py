@@ -236,6 +236,15 @@ class Reshape(View):
     def keeps_memory(self) -> bool:  # type: ignore[override]
         return self.reshape_mode == "VIEW_ONLY"
 
+    @property
+    def joins_heads(self) -> bool:
+        """Whether rows of heads follow each other in fewer heads: [B, H, S, n] as
+        [B, H / g, g * S, n], as in gradients of attention whose heads share keys."""
+        if self.x.rank != 4 or self.y.rank != 4 or self.x.shape[3] != self.y.shape[3]:
+            return False
+        (batch, heads, rows, _), (own, fewer, more, _) = self.x.shape, self.y.shape
+        return batch == own and heads * rows == fewer * more and heads != fewer
+
     def _may_convert(self) -> bool:
         return super()._may_convert() or (self.keeps_memory and _are_floats(self.x, self.y))
 

@@ -239,7 +239,7 @@ class _Reader(OperandReader):
         while (made := self.fusion.producers.get(tensor)) is not None:
             if isinstance(made, Transpose) and turns_last(made):
                 is_turned = not is_turned
-            elif isinstance(made, Reshape) and joins_heads(made) and not is_joined:
+            elif isinstance(made, Reshape) and made.joins_heads and not is_joined:
                 is_joined = True
             elif not (isinstance(made, Reshape) and regroups(made)):
                 break
@@ -278,7 +278,7 @@ class _Reader(OperandReader):
         past which its rows are zeros."""
         tensor = op.b
         made = self.fusion.producers.get(tensor)
-        if isinstance(made, Reshape) and joins_heads(made):
+        if isinstance(made, Reshape) and made.joins_heads:
             tensor = made.x
         found = self.operand(tensor, may_be_cut=True)
         is_same = found.tensor is operand.tensor and found.load is operand.load
@@ -517,11 +517,3 @@ class _Reader(OperandReader):
             if not all(self.is_simple(op) for op in self.fusion.sources(tensor)):
                 what = f"{tensor.label} of {store.label}"
                 raise Unlike(what, "offsets and lengths in memory, or made of such")
-
-
-def joins_heads(op: Reshape) -> bool:
-    """Whether rows of heads follow each other: [B, H, S, n] as [B, H / g, g * S, n]."""
-    if op.x.rank != 4 or op.y.rank != 4 or op.x.shape[3] != op.y.shape[3]:
-        return False
-    (batch, heads, rows, _), (own, fewer, more, _) = op.x.shape, op.y.shape
-    return batch == own and heads * rows == fewer * more and heads != fewer

@@ -75,8 +75,8 @@ class QueryBlocks:
 
 @dataclass
 class GradientSchedule:
-    """See the file's docstring.  tiling: a `GradientTiling`, or what has those of its facts that are
-    asked for here.  group: query heads that share a head of keys."""
+    """See the file's docstring.  tiling: a `GradientTiling`, or what has the facts that are needed
+    here.  group: query heads that share a head of keys."""
 
     kernel: Kernel
     parts: GradientRegion
