@@ -58,9 +58,8 @@ class PassEmitter:
         sources = {name: self.parts.source(name) for name in ("q", "k", "v", "do")}
         queries, keys = (sources["q"], sources["do"]), (sources["k"], sources["v"])
         self.own, self.others = (keys, queries) if self.tiling.of_keys else (queries, keys)
-        self.qk, self.vo = (
-            mma.INSTRUCTIONS[(sources[name].tensor.type,) * 2] for name in ("q", "v")
-        )
+        q, k, v, do = (sources[name].tensor.type for name in ("q", "k", "v", "do"))
+        self.qk, self.vo = mma.INSTRUCTIONS[q, k], mma.INSTRUCTIONS[v, do]
         self.v = sources["v"]
 
     # ---- the whole
