@@ -10,8 +10,9 @@ or dV; see `bwd_keys`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...codegen import ops
@@ -22,9 +23,11 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
+from ...expr import Expr
 from ...mlir import arith
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
+from .bwd_sums import Elements, SumsEmitter
 from .bwd_tile_sm90 import CONSUMERS
 
 THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
@@ -33,13 +36,15 @@ _TOGETHER = 4  # registers of a load
 
 @dataclass
 class AfterEmitter:
-    """sums: a workspace buffer.  kept: those of parts of dk and of dv, where there are parts."""
+    """sums: a workspace buffer.  kept: those of parts of dk and of dv, where there are parts.
+    added: further outputs by their places, and what they add up."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
     sums: str
     kept: Mapping[str, str]
+    added: Mapping[int, Elements]
 
     def __post_init__(self) -> None:
         t = self.schedule.tiling
@@ -62,27 +67,38 @@ class AfterEmitter:
         self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
         self.group = ops.shr(ops.thread_id(), 7)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
-        self._each(ops.block_id(), results)
+        targets = self.parts.region.targets(self.kernel)
+        work: list[tuple[Expr, Callable[[Any], None]]] = [(s.blocks, self._queries)]
+        work += [(s.key_tiles, partial(self._keys, result)) for result in results]
+        for place, elements in self.added.items():
+            made = SumsEmitter(self.kernel, elements, targets[place][1], f"totals{place}")
+            work.append((elements.blocks, made.emit))
+        self._share(ops.block_id(), work)
 
-    def _each(self, number: Any, results: Sequence[KeyGradients]) -> None:
-        """The work of a block of threads by its number: a block of queries, or a tile's result."""
-        s = self.schedule
-        if not results:
-            self._queries(number)
+    @staticmethod
+    def blocks(
+        schedule: GradientSchedule, kept: Mapping[str, str], added: Mapping[int, Elements]
+    ) -> Expr:
+        """Blocks of threads."""
+        found = schedule.blocks + len(kept) * schedule.key_tiles
+        for elements in added.values():
+            found = found + elements.blocks
+        return found
+
+    def _share(self, number: Any, work: Sequence[tuple[Expr, Callable[[Any], None]]]) -> None:
+        """The work of a block of threads by its number.  work: (blocks that it takes, what each
+        does by its number among these)."""
+        (count, run), *others = work
+        if not others:
+            run(number)
             return
-        blocks, tiles = self.kernel.size(s.blocks), self.kernel.size(s.key_tiles)
+        blocks = self.kernel.size(count)
+        ops.if_else(
+            ops.less(number, blocks), lambda: run(number),
+            lambda: self._share(ops.sub(number, blocks), others),
+        )  # fmt: skip
 
-        def of_keys() -> None:
-            rest = ops.sub(number, blocks)
-            is_first = ops.less(rest, tiles)
-            ops.if_else(
-                is_first, lambda: self._keys(rest, results[0]),
-                lambda: self._keys(ops.sub(rest, tiles), results[1]),
-            )  # fmt: skip
-
-        ops.if_else(ops.less(number, blocks), lambda: self._queries(number), of_keys)
-
-    def _keys(self, number: Any, result: KeyGradients) -> None:
+    def _keys(self, result: KeyGradients, number: Any) -> None:
         """A tile's dK or dV; each warpgroup has its own keys."""
         own_rows = ops.mul(self.group, wgmma.M * wgmma.ROW_BYTES)
         buffer = ops.add(smem.address(self.base), own_rows)

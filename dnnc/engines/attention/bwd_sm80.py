@@ -25,15 +25,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ... import dtypes
+from ...codegen import ops
 from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.attention.gradient_region import GradientRegion, transposed
 from ...codegen.attention.mask_ranges import is_triangular
-from ...codegen.kernel import Kernel
 from ...codegen.memory.smem import CHUNK_BYTES
-from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.walk.region_walk import inputs_of, reduced_axes
 from ...dialect.fusion import Fusion
 from ...errors import Status
 from ...expr import typical
@@ -49,7 +47,7 @@ from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
-from .bwd_sums import Elements, SumsEmitter
+from .bwd_sums import SumsEmitter, added, elements_of
 from .bwd_surface import (
     TYPES,
     head_of,
@@ -183,10 +181,10 @@ class SdpaBwdSm80Engine(Engine):
         plan = GradientSchedule(None, parts, rows, group)  # pyright: ignore[reportArgumentType]
         buffer = output.workspace("rows", plan.blocks * rows.row_bytes)
         numbers = RowNumbers(buffer, plan.rows)
-        sums = {place: _elements(parts, place, output) for place in parts.sums}
+        sums = {place: elements_of(parts, place, output) for place in parts.sums}
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
-            others = _added(kernel, parts, sums, of_scores=False)
+            others = added(kernel, parts, sums, of_scores=False)
             schedule = GradientSchedule(kernel, parts, rows, group)
             BeforeEmitter(kernel, parts, schedule, buffer, others=others).emit()
         output.launch(kernel, (plan.blocks, 1, 1))
@@ -198,7 +196,7 @@ class SdpaBwdSm80Engine(Engine):
                 else:
                     targets = region.targets(kernel)
                     kept = [targets[place] for place in parts.kept]
-                    kept += _added(kernel, parts, sums, of_scores=True)
+                    kept += added(kernel, parts, sums, of_scores=True)
                     schedule = QuerySchedule(kernel, parts, tiling, group, bool(kept))
                 PassEmitter(kernel, parts, tiling, schedule, numbers, group, kept).emit()
             output.launch(kernel, (schedule.tiles, 1, 1))
@@ -206,7 +204,7 @@ class SdpaBwdSm80Engine(Engine):
             kernel = output.kernel(f"sum{place}", bwd_sums.THREADS)
             with kernel.body():
                 _, target = region.targets(kernel)[place]
-                SumsEmitter(kernel, elements, target).emit()
+                SumsEmitter(kernel, elements, target).emit(ops.block_id())
             output.launch(kernel, (elements.blocks, 1, 1))
 
 
@@ -240,28 +238,6 @@ def _passes(knobs: Knobs, depth: int, width: int) -> list[PassTiling]:
     if sum(map(both.registers_of, both.makes)) > _MOST_SUMS:
         of_keys = [replace(both, makes=(name,)) for name in both.makes]
     return [*of_keys, replace(both, of_keys=False, makes=("dq",))]
-
-
-# ---- sums
-
-
-def _elements(parts: GradientRegion, place: int, output: Output) -> Elements:
-    """The elements in the workspace that an output adds up."""
-    operation = parts.sums[place]
-    dims = parts.region.dims_of(inputs_of(operation)[0])
-    buffer = output.workspace(f"elements{place}", Elements.bytes_of(dims))
-    return Elements(buffer, dims, tuple(reduced_axes(operation)))
-
-
-def _added(
-    kernel: Kernel, parts: GradientRegion, sums: Mapping[int, Elements], *, of_scores: bool
-) -> list[tuple[Any, GlobalTensor]]:
-    """(value, where it is stored) of what is added up, of scores or of rows."""
-    return [
-        (inputs_of(operation)[0], sums[place].tensor(kernel))
-        for place, operation in parts.sums.items()
-        if parts.is_of_scores(operation) == of_scores
-    ]
 
 
 def _group(parts: GradientRegion) -> int:

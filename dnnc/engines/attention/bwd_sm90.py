@@ -48,6 +48,7 @@ from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import GradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
+from .bwd_sums import added, elements_of
 from .bwd_surface import (
     head_of,
     is_falling,
@@ -86,7 +87,7 @@ class SdpaBwdSm90Engine(Engine):
         "contiguous elements of a head",
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks of queries that a causal mask "
-        "or a window hides are left out",
+        "or a window hides are left out; a sink's gradient",
     )
 
     # ---- the support surface
@@ -199,9 +200,11 @@ class SdpaBwdSm90Engine(Engine):
             for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
                 bytes_ = plan.tiles * tiling.key_part_bytes(elements)
                 kept[name] = output.workspace(name, bytes_)
+        elements = {place: elements_of(parts, place, output) for place in parts.sums}
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
-            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns).emit()
+            others = added(kernel, parts, elements, of_scores=False)
+            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns, others).emit()
         output.launch(kernel, (plan.blocks, 1, 1))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
@@ -210,8 +213,8 @@ class SdpaBwdSm90Engine(Engine):
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
-            AfterEmitter(kernel, parts, schedule(kernel), sums, kept).emit()
-        output.launch(kernel, (plan.blocks + len(kept) * plan.key_tiles, 1, 1))
+            AfterEmitter(kernel, parts, schedule(kernel), sums, kept, elements).emit()
+        output.launch(kernel, (AfterEmitter.blocks(plan, kept, elements), 1, 1))
 
 
 # ---- clauses
@@ -219,10 +222,11 @@ class SdpaBwdSm90Engine(Engine):
 
 def _output_reasons(found: Gradient) -> list[Reason]:
     reasons = []
-    others = (*found.kept, *(op.y for op in found.sums))
+    of_scores = (op.y for op in found.sums if op.x.shape == found.score.shape)
+    others = (*found.kept, *of_scores)
     if others:
         what = ", ".join(f"output {tensor.label}" for tensor in others)
-        reasons.append(pattern_reason(what, "dQ, dK and dV"))
+        reasons.append(pattern_reason(what, "dQ, dK, dV, sums of what rows have"))
     if found.is_packed:
         reasons.append(pattern_reason("packed rows", "[B, H, S, D], rows in place"))
     return reasons

@@ -8,18 +8,22 @@ its own, in order, then all threads, in order, so that sums have the same bits e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ... import dtypes
 from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.output import Output
 from ...codegen.scalars.scalar import element_type
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
+from ...codegen.walk.region_walk import inputs_of, reduced_axes
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr, ceildiv, product
 from ...mlir import arith
@@ -76,20 +80,42 @@ class Elements:
         return product([self.dims[axis] for axis in self.kept]) * self.columns
 
 
+def elements_of(parts: GradientRegion, place: int, output: Output) -> Elements:
+    """The elements in the workspace that an output adds up."""
+    operation = parts.sums[place]
+    dims = parts.region.dims_of(inputs_of(operation)[0])
+    buffer = output.workspace(f"elements{place}", Elements.bytes_of(dims))
+    return Elements(buffer, dims, tuple(reduced_axes(operation)))
+
+
+def added(
+    kernel: Kernel, parts: GradientRegion, sums: Mapping[int, Elements], *, of_scores: bool
+) -> list[tuple[Any, GlobalTensor]]:
+    """(value, where it is stored) of what is added up, of scores or of rows."""
+    return [
+        (inputs_of(operation)[0], sums[place].tensor(kernel))
+        for place, operation in parts.sums.items()
+        if parts.is_of_scores(operation) == of_scores
+    ]
+
+
 @dataclass
 class SumsEmitter:
-    """target: [dims], 1 along the axes that are summed."""
+    """target: [dims], 1 along the axes that are summed.  shared_name: of the kernel's buffer."""
 
     kernel: Kernel
     elements: Elements
     target: GlobalTensor
+    shared_name: str = "totals"
 
-    def emit(self) -> None:
+    def emit(self, number: Any) -> None:
+        """By a block of threads; number: which one."""
         kernel, e = self.kernel, self.elements
         thread = ops.thread_id()
         warp, lane = ops.shr(thread, 5), ops.and_(thread, WARP_THREADS - 1)
-        number = kernel.divide(ops.block_id(), e.columns)
-        column = ops.mul(kernel.remainder(ops.block_id(), e.columns, number), WARP_THREADS)
+        block = number
+        number = kernel.divide(block, e.columns)
+        column = ops.mul(kernel.remainder(block, e.columns, number), WARP_THREADS)
         self.source = e.tensor(kernel)
         self.at: dict[int, Coordinate] = dict.fromkeys(range(len(e.dims)), Index.of(0))
         self.at |= self._coordinates(e.kept, number)
@@ -138,7 +164,7 @@ class SumsEmitter:
 
     def _over_warps(self, total: Any, warp: Any, lane: Any, lanes: int) -> Any:
         """The sum over warps of what their lanes have, in the first threads."""
-        base = self.kernel.shared("totals", THREADS * _BYTES)
+        base = self.kernel.shared(self.shared_name, THREADS * _BYTES)
         place = ops.mul(ops.add(ops.mul(warp, WARP_THREADS), lane), _BYTES)
         ops.store(smem.byte_pointer(base, place), total, _BYTES)
         ops.barrier()

@@ -179,6 +179,24 @@ def test_weights_that_a_mask_does_not_hide(more):
         check(g, engine="sdpa_bwd_sm90", target="sm_90a")
 
 
+def test_sink():
+    """Its gradient is a sum over rows, also those past the last whole block."""
+
+    def sink(g):
+        tokens = {
+            name: g.tensor([1, 4, 1, 1], data_type=dtypes.f32, name=name)
+            for name in ("sink_token", "dSink_token")
+        }
+        return {**lengths(g), **CAUSAL, **tokens}
+
+    known = {
+        "seq_len_q": np.reshape([70, 0], (2, 1, 1, 1)),
+        "seq_len_kv": np.reshape([64, 30], (2, 1, 1, 1)),
+    }
+    sizes = {"rows": 77, "columns": 65, **heads_of(32, heads=4, kv_heads=2, batch=2)}
+    run(sink, dtypes.f16, known=known, **sizes)
+
+
 def test_soft_cap():
     """Of scores under a causal mask, whose blocks are left out: slopes keep zeros."""
     g = dnnc.pygraph(
