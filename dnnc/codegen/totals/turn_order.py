@@ -38,18 +38,19 @@ class TurnOrder:
 
     def show(self, flag: Any, value: Any) -> None:
         """Sets a flag, by number, for who sees what this thread wrote before, in bulk too."""
-        text = "fence.proxy.async; fence.acq_rel.gpu; st.release.gpu.global.u32 [$0], $1;"
+        text = "fence.proxy.async; st.release.gpu.global.u32 [$0], $1;"
         given = [self._place(flag), ops.value_of(value)]
         llvm.inline_asm(None, given, text, "l,r", has_side_effects=True)
 
-    def wait(self, flag: Any, value: Any) -> None:
-        """Waits until a flag is this value or more; by the thread that then writes."""
+    def wait(self, flag: Any, value: Any) -> Any:
+        """Waits until a flag is this value or more, and gives what it is; by the thread that then
+        writes."""
         text = (
-            "{ .reg .pred p; .reg .u32 v; again: ld.acquire.gpu.global.u32 v, [$0]; "
-            "setp.lt.u32 p, v, $1; @p bra again; fence.acq_rel.gpu; fence.proxy.async; }"
+            "{ .reg .pred p; again: ld.acquire.gpu.global.u32 $0, [$1]; "
+            "setp.lt.u32 p, $0, $2; @p bra again; fence.proxy.async; }"
         )
         given = [self._place(flag), ops.value_of(value)]
-        llvm.inline_asm(None, given, text, "l,r", has_side_effects=True)
+        return llvm.inline_asm(ops.i32_type(), given, text, "=&r,l,r", has_side_effects=True)
 
     def _place(self, flag: Any) -> Any:
         at = ops.mul(ops.add(flag, 1), _WORD_BYTES)

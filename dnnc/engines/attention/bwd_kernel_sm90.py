@@ -33,7 +33,7 @@ from ...target import WARP_THREADS
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
-from .bwd_turns import WriterTurns
+from .bwd_turns import FAR, WriterTurns
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -116,13 +116,17 @@ class GradientEmitter:
         self.address = ops.opaque(smem.address(base))
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self._begin()
-        number = ops.block_id()
-        if self.turns:
-            number = ops.load(at(t.number_offset), ops.i32_type(), 4)
-        self.tile = self.schedule.place(number)
+        self.tile = self.schedule.place(self._number())
         group = ops.shr(self.warp, 2)
         self.own = ops.sub(group, 1)
         ops.if_else(ops.compare("eq", group, 0), self._produce, self._consume)
+
+    def _number(self) -> Any:
+        """The number by which the tile comes."""
+        if not self.turns:
+            return ops.block_id()
+        place = smem.byte_pointer(self.base, self.tiling.number_offset)
+        return ops.load(place, ops.i32_type(), 4)
 
     def _begin(self) -> None:
         warps = CONSUMERS * wgmma.WARPGROUP_THREADS // WARP_THREADS
@@ -204,17 +208,29 @@ class GradientEmitter:
             head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
         ) -> Sequence[Any]:
             self._arrive(_FREE, writer, _WRITTEN_BY)
-            following = carried
-            if turns is not None:
-                turns.end(carried[0], is_one)
-                following = [ops.add(self.schedule.step_number(self.tile, head, block), 1)]
             self._meet(_FULL, writer, _WRITTEN_BY)
-            with ops.if_(is_one):
-                if turns is not None:
-                    turns.wait(block, following[0])
+
+            def add() -> None:
                 bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
                 tma.commit()
-                tma.wait_read(0)
+
+            following = carried
+            if turns is None:
+                with ops.if_(is_one):
+                    add()
+                    tma.wait_read(0)
+            else:
+                (seen,) = carried
+                number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
+
+                def in_turn() -> Sequence[Any]:
+                    now = turns.wait(block, number, seen)
+                    add()
+                    turns.show(ops.sub(number, 1), 1)
+                    tma.wait_read(0)
+                    return [now]
+
+                following = ops.either(is_one, [seen.type], in_turn, lambda: [seen])
             nvvm.bar_warp_sync(ops.const(-1))
             return following
 
@@ -223,9 +239,9 @@ class GradientEmitter:
             with ops.if_(is_one):
                 tma.wait(0)
         else:
-            start = [ops.const(0)]
-            (last,) = self.schedule.each_step(self.tile, start, step, turns.begin)
-            turns.end(last, is_one)
+            self.schedule.each_step(self.tile, [ops.const(0)], step, turns.begin)
+            with ops.if_(is_one):
+                turns.show(FAR, 0)
 
     def _order(self) -> TurnOrder:
         return TurnOrder(self.kernel.workspace(self.turns, is_exclusive=False))
@@ -260,6 +276,9 @@ class GradientEmitter:
         mbarrier.wait(self.v_full, 0)
         state = self.schedule.each_run(self.tile, [*Cursor().values, *zeros], self._step)
         first = 2 + t.depth // 2
+        if self.kept or self.turns:
+            # Found again, it takes no registers in the loop.
+            self.tile = self.schedule.place(ops.opaque(self._number()))
         if self.kept:
             self.results["dv"].keep(state[first:], self.tile, self.own, self.thread)
             self.results["dk"].keep(state[2:first], self.tile, self.own, self.thread)

@@ -3,7 +3,8 @@
 
 Tiles of one head share its queries and dO, which are to be found in L2: a head's tiles
 follow each other.  Where the first keys have the most queries, tiles go by sections of some heads,
-in each of which the longest come first, so that the short ones fill up the end.
+in each of which the longest come first, so that the short ones fill up the end.  So do tiles that
+wait for the one before them: few of a head run together then, each well behind the one before.
 
 Query heads that share keys come one after the other in a tile, or are split among tiles of the same
 keys (`GradientTiling.parts`).  Tiles that are not alike would drift apart from head to head, until
@@ -31,6 +32,7 @@ from .schedule import QueryTile
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
 _SHORT_SECTION_BYTES = 8 << 20
+_ORDERED_SECTION_BYTES = 48 << 20
 _SHORT_QUERIES = 1024
 _QUERY_BYTES = 8  # of an element of a query, of dO's and of dQ's in f32 together
 # Heads of keys of a section whose tiles keep step: a block of queries of each is in use.
@@ -125,7 +127,7 @@ class GradientSchedule:
 
     def place(self, number: Any) -> KeyTile:
         """The place of the tile that comes as the number-th."""
-        if self.tiling.is_longest_first:
+        if self.tiling.is_longest_first or self.tiling.is_ordered:
             head, column = self._in_section(number)
             number = ops.add(ops.mul(head, self.kernel.size(self.columns)), column)
         else:
@@ -174,6 +176,8 @@ class GradientSchedule:
         else:
             is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
             held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
+            if t.is_ordered:
+                held_bytes = _ORDERED_SECTION_BYTES
             of_query = _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
             fit = Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1
             held = minimum(heads, fit)

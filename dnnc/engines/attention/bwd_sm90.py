@@ -177,7 +177,9 @@ class SdpaBwdSm90Engine(Engine):
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
-            joins_heads=has_heads and is_longest_first and not _differs_by_head(parts),
+            joins_heads=has_heads
+            and (is_longest_first or bool(knobs["ORDERED"]))
+            and not _differs_by_head(parts),
         ).plain()  # fmt: skip
 
     # ---- code

@@ -4,7 +4,8 @@ sum has the same bits each time.
 
 A tile's flag is the number of steps that it has done and left behind, as they are counted for all
 tiles of a head.  What it adds to a block, it adds once the tile before it has, which waited for the
-one before that.
+one before that.  A step is shown to be done a step later, so that no writer waits for its own
+additions to end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ...codegen.totals.turn_order import TurnOrder
 from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks
 from .bwd_tile_sm90 import CONSUMERS
 from .schedule import QueryTile
+
+FAR = (1 << 31) - 1  # more than any step's number
 
 
 @dataclass
@@ -38,18 +41,26 @@ class WriterTurns:
         """Called before the steps of a head, or of all that go together."""
         self.before = self.schedule.blocks_before(self.tile, head)
 
-    def wait(self, block: Any, step: Any) -> None:
-        """Waits until the tile before has added to a block, if it does; by one thread.  step: the
-        number that its flag then is at least."""
+    def wait(self, block: Any, step: Any, seen: Any) -> Any:
+        """Waits until the tile before has added to a block, if it does; by one thread.
+
+        step: the number that its flag then is at least.  seen: what the flag was when it was last
+        looked at; given is what it is now.
+        """
         assert self.before is not None, "begin comes before"
         is_due = ops.both(
             ops.compare("sle", self.before.first, block), ops.less(block, self.before.end)
         )
-        with ops.if_(is_due):
-            self.order.wait(ops.sub(self.flag, CONSUMERS), step)
+        is_due = ops.both(is_due, ops.less(seen, step))
+        (now,) = ops.either(
+            is_due, [ops.i32_type()],
+            lambda: [self.order.wait(ops.sub(self.flag, CONSUMERS), step)],
+            lambda: [seen],
+        )  # fmt: skip
+        return now
 
-    def end(self, step: Any, is_one: Any) -> None:
-        """Shows others that all steps before this number are done."""
-        with ops.if_(is_one):
-            tma.wait(0)
-            self.order.show(self.flag, step)
+    def show(self, step: Any, pending: int) -> None:
+        """Shows others that all steps before this number are done; by one thread.  pending: groups
+        of additions that are of later steps."""
+        tma.wait(pending)
+        self.order.show(self.flag, step)
