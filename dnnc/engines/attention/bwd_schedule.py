@@ -9,7 +9,8 @@ wait for the one before them: few of a head run together then, each well behind 
 Query heads that share keys come one after the other in a tile, or are split among tiles of the same
 keys (`GradientTiling.parts`).  Tiles that are not alike would drift apart from head to head, until
 L2 has lost what one reads before the next one does: they go from the last block of queries, which
-all of them need, to the first, and through all heads of a block before the next (`joins_heads`).
+all of them need, to the first, or back, and through all heads of a block before the next
+(`joins_heads`).
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ Step = Callable[[QueryTile, Any, Sequence[Any], bool], Sequence[Any]]
 @dataclass(frozen=True)
 class KeyTile:
     """key: its first.  entry: of the batch.  head: of keys and values.  part: of the query heads
-    that share them.  number: of the tile, [entry, head, part, keys]."""
+    that share them.  number: of the tile, [entry, head, part, keys].  rises: i1, whether it goes
+    from its first block of queries to its last; None: as the tiling says."""
 
     key: Any
     entry: Any
     head: Any
     part: Any
     number: Any
+    rises: Any = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class GradientSchedule:
 
     def place(self, number: Any) -> KeyTile:
         """The place of the tile that comes as the number-th."""
+        rises = self._rises(number)
         if self.tiling.is_longest_first or self.tiling.is_ordered:
             head, column = self._in_section(number)
             number = ops.add(ops.mul(head, self.kernel.size(self.columns)), column)
@@ -134,7 +138,20 @@ class GradientSchedule:
             head, column = self._split(number, self.columns)
         shared, part = self._split(head, Expr.of(self.tiling.parts))
         entry, own = self._split(shared, self.key_heads)
-        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, part, number)
+        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, part, number, rises)
+
+    def _rises(self, number: Any) -> Any:
+        """Whether a tile goes through its blocks of queries the other way round, i1.
+
+        Where a wave of tiles begins together, at the last block, the next begins one by one as
+        these end, each at the keys' own queries: those are about where the others are by then.
+        Beside parts it takes a register too many.
+        """
+        t = self.tiling
+        if not t.joins_heads or t.is_ordered or t.parts > 1:
+            return None
+        wave = ops.div(number, self.kernel.target.sm_count)
+        return ops.compare("ne", ops.and_(wave, 1), 0)
 
     def key_place(self, number: Any) -> KeyTile:
         """The place of a tile of keys by its number, [entry, head, keys]."""
@@ -232,7 +249,7 @@ class GradientSchedule:
         begin: called before the steps of a head, or of all heads where these go together.
         """
         return self._each_head(
-            tile, start, step, lambda blocks: [(blocks.first, blocks.end, True)], begin
+            tile, start, step, lambda tile, blocks: [(blocks.first, blocks.end, True)], begin
         )
 
     def each_run(self, tile: KeyTile, start: Sequence[Any], step: Step) -> Sequence[Any]:
@@ -241,19 +258,19 @@ class GradientSchedule:
 
     def _each_head(
         self, tile: KeyTile, start: Sequence[Any], step: Step,
-        runs: Callable[[QueryBlocks], list[tuple[Any, Any, bool]]],
+        runs: Callable[[KeyTile, QueryBlocks], list[tuple[Any, Any, bool]]],
         begin: Callable[[QueryTile], None],
     ) -> Sequence[Any]:  # fmt: skip
-        t, heads = self.tiling, self.tile_heads
+        heads = self.tile_heads
 
         def of_heads(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-            parts = runs(self.query_blocks(tile, head))
+            parts = runs(tile, self.query_blocks(tile, head))
             begin(head)
-            for first, end, is_masked in reversed(parts) if t.descends else parts:
+            for first, end, is_masked in parts:
                 carried = self._run(tile, head, (first, end), carried, step, is_masked)
             return carried
 
-        if heads == 1 or t.joins_heads:
+        if heads == 1 or self.tiling.joins_heads:
             return of_heads(self.query_head(tile, 0), start)
         return ops.for_(
             0, heads, 1, list(start), lambda i, carried: of_heads(self.query_head(tile, i), carried)
@@ -271,14 +288,17 @@ class GradientSchedule:
         together = self.tile_heads if self.tiling.joins_heads else 1
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            block = ops.sub(ops.sub(end, 1), ops.div(i, together))
+            passed = ops.div(i, together)
+            block = ops.sub(ops.sub(end, 1), passed)
+            if tile.rises is not None:
+                block = ops.select(tile.rises, ops.add(first, passed), block)
             own = head if together == 1 else self.query_head(tile, ops.rem(i, together))
             return step(own, block, carried, is_masked)
 
         return ops.for_(0, ops.mul(ops.sub(end, first), together), 1, list(start), one)
 
-    def _runs(self, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
-        """(first block, end, whether masks hide any of it)."""
+    def _runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
+        """(first block, end, whether masks hide any of it), in the tile's order."""
         may_hide = self.parts.has_masks or self.has_tail
         runs: list[tuple[Any, Any, bool]] = []
         if may_hide:
@@ -287,7 +307,26 @@ class GradientSchedule:
             runs.append((blocks.whole, blocks.whole_end, False))
         if blocks.whole_end is not blocks.end:
             runs.append((blocks.whole_end, blocks.end, True))
-        return runs
+        if not self.tiling.descends:
+            return runs
+        runs.reverse()
+        if tile.rises is None or len(runs) == 1:
+            return runs
+        return self._turned(tile.rises, blocks, has_whole=any(not run[2] for run in runs))
+
+    def _turned(
+        self, rises: Any, blocks: QueryBlocks, *, has_whole: bool
+    ) -> list[tuple[Any, Any, bool]]:
+        """Runs in one order or the other: what masks hide is at both ends, of which one may be
+        empty."""
+        low, high = (blocks.first, blocks.whole), (blocks.whole_end, blocks.end)
+        ends = [
+            tuple(ops.select(rises, *map(ops.value_of, pair)) for pair in zip(a, b, strict=True))
+            for a, b in ((low, high), (high, low))
+        ]
+        (start, stop), (next_start, next_stop) = ends
+        whole = [(blocks.whole, blocks.whole_end, False)] if has_whole else []
+        return [(start, stop, True), *whole, (next_start, next_stop, True)]
 
     # ---- queries
 
