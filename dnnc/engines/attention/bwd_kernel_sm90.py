@@ -220,13 +220,13 @@ class GradientEmitter:
                     add()
                     tma.wait_read(0)
             else:
-                (seen,) = carried
+                own, (seen,) = turns, carried
                 number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
 
                 def in_turn() -> Sequence[Any]:
-                    now = turns.wait(block, number, seen)
+                    now = own.wait(block, number, seen)
                     add()
-                    turns.show(ops.sub(number, 1), 1)
+                    own.show(ops.sub(number, 1), 1)
                     tma.wait_read(0)
                     return [now]
 
