@@ -98,10 +98,10 @@ def _of_part(chain: Sequence[Op], part: Slice) -> list[Op]:
             others[tensor] = _virtual(tensor, part.y.shape[-1])
             ahead = tensor.rank - 1
             made = Slice(
-                x=tensor, y=others[tensor], name=part.name, steps=(1,) * tensor.rank,
+                x=tensor, y=others[tensor], steps=(1,) * tensor.rank,
                 starts=(0,) * ahead + part.starts[-1:], stops=(-1,) * ahead + part.stops[-1:],
             )  # fmt: skip
-            made.made_at = part.made_at
+            made.name, made.made_at = part.name, part.made_at
             found.append(made)
 
     for op in chain:
