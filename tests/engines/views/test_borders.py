@@ -91,6 +91,22 @@ def test_neighbours_in_memory_are_neighbours_in_a_tile():
     assert fusions(g) == ["matmul_sm90", "transpose"]
 
 
+def test_images_with_channels_last_in_dims():
+    def graph(n, size, c, k):
+        g = dnnc.pygraph(**HALVES)
+        x = g.transpose(g.tensor([n, size, size + 1, c]), [0, 3, 1, 2])
+        w = g.tensor([k, c, 3, 3], [9 * c, 1, 3 * c, c])
+        y = g.conv_fprop(
+            x, w, pre_padding=[1, 1], post_padding=[1, 1], stride=[1, 1], dilation=[1, 1]
+        )
+        y = g.transpose(g.bias(y, g.tensor([1, k, 1, 1])), [0, 2, 3, 1])
+        g.add(y, g.tensor([n, size, size + 1, k])).set_output()
+        return g
+
+    assert fusions(graph(16, 56, 64, 64)) == ["conv_sm90"]
+    assert engines_of(check(graph(2, 5, 16, 24), target="sm_80")) == ["conv_sm80"]
+
+
 # ---- attention
 
 
