@@ -124,7 +124,7 @@ def planned(seed):
         config = heuristics.best_config(graph, target_of(seed))
     except DnncError as error:
         return assert_refusal_names_its_clauses(graph, target_of(seed), error)
-    placed = [op for choice in config.choices for op in choice.fusion.ops]
+    placed = [op for choice in config.choices for op in choice.fusion.in_graph.ops]
     assert set(map(id, placed)) == set(map(id, graph.live_ops))
     twice = {op for op in placed if placed.count(op) > 1}
     assert {op.role for op in twice} <= {"pointwise", "view"}

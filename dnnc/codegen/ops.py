@@ -232,7 +232,7 @@ def is_wide(a: Number) -> bool:
 def to_i64(a: Number) -> Number:
     """Sign-extended; an int stays one."""
     if isinstance(a, int) or a.type == i64_type():
-        return a
+        return wrapped(a)
     return wrapped(arith.ExtSIOp(i64_type(), a))
 
 
@@ -243,7 +243,7 @@ def of_bits(a: Number, bits: int) -> Number:
 
 def to_i32(a: Number) -> Number:
     if isinstance(a, int) or a.type == i32_type():
-        return a
+        return wrapped(a)
     return wrapped(arith.TruncIOp(i32_type(), a))
 
 

@@ -163,7 +163,7 @@ class behavior_note(Enum):
 
 
 class knob_type(Enum):
-    """Knobs of engines; TF32 is dnnc's own."""
+    """Knobs of engines.  TF32 is dnnc's own; SPLIT_H is cuDNN's, which cudnn-frontend leaves out."""
 
     NOT_SET = 0
     SWIZZLE = 1
@@ -209,6 +209,7 @@ class knob_type(Enum):
     WARPS_M = 1008
     WARPS_N = 1009
     TF32 = 100000
+    SPLIT_H = 100001
 
 
 # Data types of cuDNN that no tensor of dnnc has, and why not.

@@ -43,7 +43,7 @@ FITS = {
     "dbarcs": "conv_sm90",
     # Specialized Pre-Compiled Engines
     "conv_bias_act": "conv_sm90",
-    "conv_bn_wgrad": "fallback",
+    "conv_bn_wgrad": 2,
     "dgrad_drelu_bn_bwd_weight": 2,
     "dbn_apply": "pointwise",
 }

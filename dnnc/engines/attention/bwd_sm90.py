@@ -106,7 +106,11 @@ class SdpaBwdSm90Engine(Engine):
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_M", _QUERIES, "queries of a step"),
         Knob("SPLIT_H", _PARTS, "tiles that share the query heads of the same keys"),
-        Knob("ORDERED", (0, 1), "1: tiles add to dQ in one order, so that its bits repeat"),
+        Knob(
+            "REDUCTION_MODE",
+            (0, 1),
+            "1: tiles add to dQ in any order; 0: in one, so that bits repeat",
+        ),
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -117,7 +121,9 @@ class SdpaBwdSm90Engine(Engine):
             what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
             reasons.append(knob_reason(what, "a divisor"))
         if fusion.must_repeat and not tiling.is_ordered:
-            reasons.append(knob_reason("ORDERED=0 of results that repeat", "ORDERED=1"))
+            reasons.append(
+                knob_reason("REDUCTION_MODE=1 of results that repeat", "REDUCTION_MODE=0")
+            )
         if tiling.dq_columns % _COLUMNS:
             what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
@@ -127,9 +133,9 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        ordered = int(fusion.must_repeat)
+        in_any_order = int(not fusion.must_repeat)
         found = [
-            {"TILE_M": queries, "SPLIT_H": parts, "ORDERED": ordered}
+            {"TILE_M": queries, "SPLIT_H": parts, "REDUCTION_MODE": in_any_order}
             for queries in _QUERIES
             for parts in _PARTS
         ]
@@ -160,7 +166,7 @@ class SdpaBwdSm90Engine(Engine):
         return Prediction(3 * LAUNCH_SECONDS + max(seconds, 0.0) + moved / bandwidth, bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE", *(() if knobs["ORDERED"] else ("NONDETERMINISTIC",)))
+        return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if knobs["REDUCTION_MODE"] else ()))
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared(fusion)
@@ -178,7 +184,7 @@ class SdpaBwdSm90Engine(Engine):
             knobs, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
             joins_heads=has_heads
-            and (is_longest_first or bool(knobs["ORDERED"]))
+            and (is_longest_first or not knobs["REDUCTION_MODE"])
             and not _differs_by_head(parts),
         ).plain()  # fmt: skip
 
@@ -262,7 +268,7 @@ def _tiling(
 ) -> GradientTiling:  # fmt: skip
     return GradientTiling(
         knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads,
-        bool(knobs["ORDERED"]),
+        not knobs["REDUCTION_MODE"],
     )  # fmt: skip
 
 

@@ -163,7 +163,7 @@ class ResultWalk(TileWalk):
         entry = self.entry_of(place)
         head = row.batch[1] if len(row.batch) > 1 else Index.of(0)
         at = [Index.of(0), head, Index(entry.first + row.query.base), column]
-        is_there = row.query.base < entry.length
+        is_there = ops.less(row.query.base, entry.length)
         return at[-s.targets[place][1].tensor.rank :], ops.both(self.inside(half), is_there)
 
     def entry_of(self, place: int) -> Entry:

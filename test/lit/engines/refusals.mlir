@@ -3,7 +3,7 @@
 
 // CHECK: graph 'sum_then_product' on sm_80, as one fusion
 // CHECK: nearly takes it {{.*}}clause {{.*}}what is wrong {{.*}}accepted
-// CHECK-NEXT: matmul_sm80 (4) {{.*}}operations {{.*}}reduction:add 'sum'{{.*}}one matmul, pointwise and view operations
+// CHECK-NEXT: matmul_sm80 (4) {{.*}}operations {{.*}}reduction:add 'sum'{{.*}}reductions of the product's dims [64, 64]
 // CHECK-NEXT: fallback (2) {{.*}}operations {{.*}}matmul 'mm' needs reduction:add 'sum'{{.*}}sums that do not need each other
 // CHECK-NEXT: matmul_sm90 (5)
 // CHECK-NOT: pointwise (1)

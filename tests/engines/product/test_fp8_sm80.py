@@ -37,7 +37,7 @@ def product(operands, m, n, k, compute="FLOAT"):
 
 def instructions(plan):
     """[(name, its accumulators)] of the products of the first kernel."""
-    text = next(blob.decode() for blob in plan.blobs if b".visible .entry" in blob)
+    text = plan.blobs[plan.programs[0].modules[0].ptx].decode()
     found = [part.split(";")[0] for part in text.split("mma.sync.aligned.")[1:]]
     return [(part.split()[0], part.rsplit("{", 1)[1].rstrip("}").split(", ")) for part in found]
 
