@@ -119,7 +119,8 @@ def _rebuilt(like: Any, values: Iterator[Any]) -> Any:
         made = {name: _rebuilt(getattr(like, name), values) for name in names}
         return dataclasses.replace(like, **made)
     make: Any = type(like)
-    return make(_rebuilt(part, values) for part in like)
+    parts: Any = like
+    return make(_rebuilt(part, values) for part in parts)
 
 
 def _following(state: Any, inits: Sequence[Any], given: Any, what: str) -> list[Any]:

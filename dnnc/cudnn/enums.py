@@ -163,7 +163,7 @@ class behavior_note(Enum):
 
 
 class knob_type(Enum):
-    """Knobs of engines.  TF32 is dnnc's own; SPLIT_H is cuDNN's, which cudnn-frontend leaves out."""
+    """Knobs of engines.  TF32 is dnnc's own, SPLIT_H cuDNN's, which cudnn-frontend leaves out."""
 
     NOT_SET = 0
     SWIZZLE = 1
