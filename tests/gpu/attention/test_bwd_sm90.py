@@ -1,9 +1,15 @@
 """The tests of engine sdpa_bwd_sm90, on the device, and random cases of larger sizes."""
 
+import numpy as np
 import pytest
 
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from tests.checked_gradient import run_seed
+from tests.dialect.attention_gradient_examples import gradient
 from tests.engines.attention.test_bwd_sm90 import *  # noqa: F403
+from tests.engines.attention.test_bwd_sm90 import CAUSAL, REPEATED, heads_of
+from tests.support import machine
 
 pytestmark = pytest.mark.sm90
 
@@ -11,3 +17,19 @@ pytestmark = pytest.mark.sm90
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_random_cases_of_larger_sizes(seed):
     run_seed(seed, 700, 6)
+
+
+@pytest.mark.parametrize("options", [REPEATED, {**CAUSAL, **REPEATED}], ids=["full", "causal"])
+def test_fifty_runs_have_the_same_bits(options):
+    dims = heads_of(128, heads=16, kv_heads=4, batch=2)
+    graph = gradient(options, io=dtypes.bf16, rows=1100, columns=1100, **dims)().graph.finalize()
+    plan = compile_graph(graph, "sm_90a")
+    assert plan.programs[0].fusions[0].engine == "sdpa_bwd_sm90"
+    random = np.random.default_rng(machine.current().seed)
+    inputs = {
+        t.uid: random.standard_normal([n.constant for n in t.shape]).astype(t.type.numpy)
+        for t in graph.inputs
+    }
+    runs = [machine.current().run(plan, inputs) for _ in range(50)]
+    for uid, first in runs[0].items():
+        assert all(np.array_equal(run[uid].view(np.uint8), first.view(np.uint8)) for run in runs)
