@@ -136,9 +136,21 @@ def test_packed_sequences():
         assert relative_error(actual, exact[tensor.uid], 1e-2) < BOUNDS[dtypes.f16]
 
 
-def graph_of(arguments, depth, rows=2048, heads=16, io=dtypes.bf16):
-    build = gradient(arguments, io=io, rows=rows, columns=rows, **heads_of(depth, heads=heads))
+def graph_of(arguments, depth, rows=2048, heads=16, io=dtypes.bf16, columns=0):
+    build = gradient(
+        arguments, io=io, rows=rows, columns=columns or rows, **heads_of(depth, heads=heads)
+    )
     return build().graph.finalize()
+
+
+def heads_of_values_apart():
+    """A graph whose V has fewer heads than its K."""
+    g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    q, k, o, do = (g.tensor([1, 4, 64, 16]) for _ in range(4))
+    v, stats = g.tensor([1, 2, 64, 16]), g.tensor([1, 4, 64, 1], data_type=dtypes.f32)
+    for tensor in g.sdpa_backward(q, k, v, o, do, stats, attn_scale=0.5):
+        tensor.set_output()
+    return g.graph.finalize()
 
 
 def test_nothing_is_added_to_memory():
@@ -162,6 +174,8 @@ def test_on_hopper_it_takes_what_the_engine_for_it_declines():
 REFUSED = {
     "operand types": (lambda: graph_of(CAUSAL, 64, io=dtypes.f32), "f16"),
     "head size": (lambda: graph_of(CAUSAL, 264), "up to 256"),
+    "heads": (heads_of_values_apart, "equal numbers"),
+    "keys": (lambda: graph_of({"attn_scale": 0.2}, 64, columns=1), "2 or more"),
 }
 
 
