@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -252,10 +252,3 @@ def _stated_alignment(tensor: Tensor) -> int:
     """
     bits = tensor.span().known_divisor() * tensor.type.bits
     return math.gcd(tensor.alignment, bits // 8) if bits % 8 == 0 else 1
-
-
-def tile_count(extents: Sequence[Size], tiles: Sequence[int]) -> Expr:
-    """How many tiles cover the extents."""
-    from ..expr import ceildiv, product
-
-    return product(ceildiv(extent, tile) for extent, tile in zip(extents, tiles, strict=True))

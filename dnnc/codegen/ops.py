@@ -247,10 +247,6 @@ def to_i32(a: Number) -> Number:
     return wrapped(arith.TruncIOp(i32_type(), a))
 
 
-def to_index(a: Number) -> Any:
-    return wrapped(arith.IndexCastOp(ir.IndexType.get(), value_of(a)))
-
-
 # ---- vectors: a fragment of one element is a scalar
 
 

@@ -72,10 +72,6 @@ class Depth:
     def size(self) -> int:
         return prod(self.extents)
 
-    @property
-    def has_channels_last(self) -> bool:
-        return self.axes[-1] == CHANNEL
-
     def split(self, k: Any) -> dict[int, Any]:
         """Axis -> coordinate, at a number below `size`."""
         found: dict[int, Any] = {}
