@@ -142,11 +142,16 @@ def adds_parts(knobs: Knobs) -> bool:
     return knobs.get(REDUCTION.name, 0) == 1
 
 
-def reduction_reasons(knobs: Knobs) -> tuple[Reason, ...]:
-    """Why parts can't be added so."""
-    if not adds_parts(knobs) or knobs["SPLIT_K_BUF"] > 1:
+def reduction_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+    """Why parts can't be added atomically."""
+    if not adds_parts(knobs):
         return ()
-    return (knob_reason(f"{REDUCTION.name}=1 of one part", "SPLIT_K_BUF of 2 or more"),)
+    adding = f"{REDUCTION.name}=1"
+    if fusion.must_repeat:
+        return (knob_reason(f"{adding} of results that repeat", f"{REDUCTION.name}=0"),)
+    if knobs["SPLIT_K_BUF"] > 1:
+        return ()
+    return (knob_reason(f"{adding} of one part", "SPLIT_K_BUF of 2 or more"),)
 
 
 def place_of_part(batch: Mapping[int, Coordinate], *, adds: bool) -> Any:

@@ -127,7 +127,7 @@ class ConvWgradSm80Engine(Engine):
         return (*knobs_of(_type(fusion), tuple(common)), parts, reduction)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return reduction_reasons(knobs) or illegal_reasons(knobs, _type(fusion), target)
+        return reduction_reasons(knobs, fusion) or illegal_reasons(knobs, _type(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = _type(fusion)

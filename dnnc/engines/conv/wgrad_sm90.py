@@ -166,7 +166,7 @@ class ConvWgradSm90Engine(Engine):
             parts_of(knobs),
             main_loop_knobs(knobs),
         )
-        if reasons := reduction_reasons(knobs):
+        if reasons := reduction_reasons(knobs, fusion):
             return reasons
         if knobs["TILE_ROWS"]:
             return pixel_reasons(knobs, shape, target)

@@ -74,6 +74,15 @@ def test_parts_that_are_added_to_one_place():
     assert "NONDETERMINISTIC" in plan.programs[0].fusions[0].notes
 
 
+def test_results_that_repeat_are_not_added():
+    g = new_graph()
+    x, w, parameters, knobs = CASES["turned, parts"]
+    gradient(g, x, w, **parameters).set_output()
+    g.graph.repeats = True
+    with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of results that repeat"):
+        run(g, knobs={**knobs, "REDUCTION_MODE": 1})
+
+
 def test_launches_overlap_where_devices_can():
     for target, overlaps in (("sm_80", False), ("sm_90", True)):
         g = new_graph()

@@ -265,3 +265,11 @@ def test_one_part_is_not_added():
     gradient(g, [2, 64, 5, 6], [64, 64, 3, 3], **around(1)).set_output()
     with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of one part"):
         run(g, knobs={"REDUCTION_MODE": 1})
+
+
+def test_results_that_repeat_are_not_added():
+    g = new_graph()
+    gradient(g, [2, 64, 5, 6], [64, 64, 3, 3], **around(1)).set_output()
+    g.graph.repeats = True
+    with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of results that repeat"):
+        run(g, knobs={"REDUCTION_MODE": 1, "SPLIT_K_BUF": 3})
