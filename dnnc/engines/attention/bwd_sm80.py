@@ -14,7 +14,8 @@
 Scores are computed twice, by tiles of keys and by tiles of queries: seven products where five would
 do, but every sum stays in the registers of one warp, so that nothing is added to memory and results
 have the same bits each time.  Where the sums of dK and dV do not fit the registers together, each
-has a kernel of its own, of which that of dV needs no dP.  Blocks that masks hide are left out.
+has a kernel of its own, of which that of dV needs no dP.  Blocks that causal masks, windows and
+lengths hide are left out.
 Source: Dao, "FlashAttention-2", 2023.
 """
 
