@@ -137,6 +137,12 @@ class GradientRegion:
         return self.region.dims_of(self.weights)
 
     @property
+    def group(self) -> int:
+        """Query heads that share a head of keys."""
+        whole, own = self.dims[1], self.source("k").batch[1]
+        return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
+
+    @property
     def delta(self) -> Any:
         """The reduction of rows of dO * O."""
         return self.region.part("delta")

@@ -49,6 +49,11 @@ class Source:
         """Whether rows are looked up."""
         return self.kind in ("paged", "packed")
 
+    def axes(self, *, is_turned: bool) -> tuple[int, int]:
+        """(axis of a head's elements, axis of rows); is_turned: of an operand [elements, rows]."""
+        last, before = self.tensor.rank - 1, self.tensor.rank - 2
+        return (last, before) if self.is_turned == is_turned else (before, last)
+
     @property
     def batch(self) -> tuple[Expr, ...]:
         """The axes that count heads."""

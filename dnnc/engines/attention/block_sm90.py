@@ -10,7 +10,6 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.region import AttentionRegion
-from ...codegen.attention.sources import Source
 from ...codegen.hopper import mbarrier, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.tile_ring import TileRing
@@ -63,7 +62,7 @@ class SdpaBlock:
         panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
         self.operands = {
             name: Rows(
-                self.kernel, self.parts.region, source, _axes(source, name == "k"),
+                self.kernel, self.parts.region, source, source.axes(is_turned=name == "k"),
                 self.parts.dims[:-2], heights[name], panels[name],
             )
             for name, source in sources.items()
@@ -198,9 +197,3 @@ def unless(
         return state
 
     return then() if condition is None else chosen(condition, state, stay, then)
-
-
-def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
-    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
-    last, before = source.tensor.rank - 1, source.tensor.rank - 2
-    return (last, before) if source.is_turned == is_turned else (before, last)

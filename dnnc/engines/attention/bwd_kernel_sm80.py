@@ -111,7 +111,7 @@ class PassEmitter:
 
     def _rows_of(self, source: Source, head: QueryTile, step: int) -> HeadKeys:
         """The rows of a head of Q, K, V or dO; step: their multiples are gone through."""
-        axes = _axes(source, source is self.v)
+        axes = source.axes(is_turned=source is self.v)
         is_of_queries = source.batch[1] == self.parts.dims[1]
         size = self.parts.dims[2 if source in self._queries else 3]
         number = head.batch[1].index().base
@@ -306,9 +306,3 @@ def _multiplied(
         at = place + 4 * pair
         sums[at : at + 4] = mma.multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
     return sums
-
-
-def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
-    """(axis of a head's elements, axis of rows); is_turned: of an operand [elements, rows]."""
-    last, before = source.tensor.rank - 1, source.tensor.rank - 2
-    return (last, before) if source.is_turned == is_turned else (before, last)

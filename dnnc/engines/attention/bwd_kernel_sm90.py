@@ -70,7 +70,7 @@ class GradientEmitter:
         sources = {name: self.parts.source(name) for name in heights}
         self.operands = {
             name: MemoryRows(
-                self.kernel, self.parts.region, source, _axes(source, name == "v"),
+                self.kernel, self.parts.region, source, source.axes(is_turned=name == "v"),
                 self.parts.dims[:-2], heights[name], panels[name],
             )
             for name, source in sources.items()
@@ -455,9 +455,3 @@ def _moved(stage: Any, bytes_: int) -> Any:
     """The number to add to the descriptor of a ring's first stage."""
     wide = ops.value_of(ops.mul(stage, bytes_ >> 4))
     return arith.ExtUIOp(ops.i64_type(), wide).result
-
-
-def _axes(source: Any, is_turned: bool) -> tuple[int, int]:
-    """(axis of a head's elements, axis of rows); is_turned: of an operand [elements, rows]."""
-    last, before = source.tensor.rank - 1, source.tensor.rank - 2
-    return (last, before) if source.is_turned == is_turned else (before, last)

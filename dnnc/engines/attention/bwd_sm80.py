@@ -177,7 +177,7 @@ class SdpaBwdSm80Engine(Engine):
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         parts = GradientRegion(region)
         passes = [PassTiling.of(data) for data in tile["passes"]]
-        group = _group(parts)
+        group = parts.group
         rows = RowsTiling(passes[0].width, passes[0].depth)
         plan = GradientSchedule(None, parts, rows, group)  # pyright: ignore[reportArgumentType]
         buffer = output.workspace("rows", plan.blocks * rows.row_bytes)
@@ -239,12 +239,6 @@ def _passes(knobs: Knobs, depth: int, width: int) -> list[PassTiling]:
     if sum(map(both.registers_of, both.makes)) > _MOST_SUMS:
         of_keys = [replace(both, makes=(name,)) for name in both.makes]
     return [*of_keys, replace(both, of_keys=False, makes=("dq",))]
-
-
-def _group(parts: GradientRegion) -> int:
-    """Query heads that share a head of keys."""
-    whole, own = parts.dims[1], parts.source("k").batch[1]
-    return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
 
 
 SDPA_BWD_SM80 = SdpaBwdSm80Engine()

@@ -179,7 +179,7 @@ class SdpaBwdSm90Engine(Engine):
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         is_longest_first = is_falling(transposed(parts.condition))
-        has_heads = _group(parts) > knobs["SPLIT_H"]
+        has_heads = parts.group > knobs["SPLIT_H"]
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
@@ -192,7 +192,7 @@ class SdpaBwdSm90Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling, parts = GradientTiling.of(tile), GradientRegion(region)
-        group = _group(parts)
+        group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
             return GradientSchedule(kernel, parts, tiling, group)
@@ -254,12 +254,6 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 
 # ---- tilings
-
-
-def _group(parts: GradientRegion) -> int:
-    """Query heads that share a head of keys."""
-    whole, own = parts.dims[1], parts.source("k").batch[1]
-    return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
 
 
 def _tiling(

@@ -97,7 +97,7 @@ class SdpaEmitter:
 
     def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
         """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
-        axes = _axes(source, is_turned)
+        axes = source.axes(is_turned=is_turned)
         size, step = self.parts.dims[-1], self.tiling.keys
         keys = Keys(self.kernel, self.parts, source, axes, size, step)
         return keys.head(self._batch_of(source, tile))
@@ -112,7 +112,7 @@ class SdpaEmitter:
         self.k_head = self._keys(self.k, tile, is_turned=True)
         self.v_head = self._keys(self.v, tile, is_turned=False)
         self._clear_ends()
-        queries = QueryRows.of(self.schedule, self.q, _axes(self.q, False), tile)
+        queries = QueryRows.of(self.schedule, self.q, self.q.axes(is_turned=False), tile)
         t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
         if t.holds_queries:
             smem.commit()  # else they come with the first keys
@@ -388,12 +388,6 @@ def _bytes_kind(source: Source) -> str:
     """The type of an operand's bytes; "": it has none."""
     dtype = source.tensor.type
     return dtype.name if dtype.is_fp8 else ""
-
-
-def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
-    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
-    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
-    return axes if source.is_turned == is_turned else (axes[1], axes[0])
 
 
 def _over(coordinate: Any, group: int) -> Any:
