@@ -27,14 +27,11 @@ from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen import ops
-from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.attention.gradient_region import GradientRegion, transposed
 from ...codegen.attention.mask_ranges import is_triangular
-from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion
-from ...errors import Status
 from ...expr import typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
@@ -44,7 +41,7 @@ from . import bwd_before, bwd_sums
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm80 import PassEmitter
 from .bwd_model_sm80 import pass_seconds
-from .bwd_pattern import Gradient, gradient_of, gradient_reasons
+from .bwd_pattern import gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
@@ -59,6 +56,7 @@ from .bwd_surface import (
     type_reasons,
 )
 from .bwd_tile_sm80 import PassTiling, RowsTiling
+from .operands import copy_reasons
 
 _ROWS = (128, 64, 32)
 _STEPS = (64, 32, 16)
@@ -95,7 +93,7 @@ class SdpaBwdSm80Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = type_reasons(found, (*TYPES, dtypes.f32))
-        reasons += shape_reasons(found, _MOST_ELEMENTS) or _layout_reasons(found)
+        reasons += shape_reasons(found, _MOST_ELEMENTS) or copy_reasons(operands(found))
         return tuple(reasons)
 
     # ---- knobs
@@ -207,24 +205,6 @@ class SdpaBwdSm80Engine(Engine):
                 _, target = region.targets(kernel)[place]
                 SumsEmitter(kernel, elements, target).emit(ops.block_id())
             output.launch(kernel, (elements.blocks, 1, 1))
-
-
-# ---- clauses
-
-
-def _layout_reasons(found: Gradient) -> list[Reason]:
-    reasons = []
-    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
-    for name, operand, (elements, _) in operands(found):
-        tensor = operand.tensor
-        if not (is_unit(tensor, elements) or tensor.shape[elements].constant == 1):
-            what = f"a stride of {tensor.layout[elements]} between elements of a head"
-        elif (known := access_bytes(tensor, elements)) < CHUNK_BYTES:
-            what = f"rows aligned to {known} bytes"
-        else:
-            continue
-        reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
-    return reasons
 
 
 # ---- tilings

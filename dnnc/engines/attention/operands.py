@@ -3,14 +3,19 @@ and selections of zeros past lengths."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ... import dtypes
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.memory.smem import CHUNK_BYTES
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
 from ...dialect.ops import PagedCacheLoad, Pointwise, RaggedLoad, Reshape, Transpose
 from ...dialect.tensor import Tensor
+from ...errors import Status
 from ...expr import Expr
+from ..engine import Reason
 from ..surface import pattern_reason
 
 ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights and result"
@@ -143,3 +148,19 @@ def turns_last(op: Transpose) -> bool:
 def regroups(op: Reshape) -> bool:
     """Whether a reshape leaves the last two axes as they are."""
     return op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]
+
+
+def copy_reasons(operands: Iterable[tuple[str, Operand, tuple[int, int]]]) -> list[Reason]:
+    """Why `cp.async` can't load operands: (name, operand, (axis of elements, axis of rows))."""
+    reasons: list[Reason] = []
+    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
+    for name, operand, (elements, _) in operands:
+        tensor = operand.tensor
+        if not (is_unit(tensor, elements) or tensor.shape[elements].constant == 1):
+            what = f"a stride of {tensor.layout[elements]} between elements of a head"
+        elif (known := access_bytes(tensor, elements)) < CHUNK_BYTES:
+            what = f"rows aligned to {known} bytes"
+        else:
+            continue
+        reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
+    return reasons

@@ -21,15 +21,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
-from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.ops import RaggedLoad, RaggedStore
-from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
@@ -38,6 +35,7 @@ from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 from .kept_sm80 import KeptEmitter
 from .kernel_sm80 import SdpaEmitter
 from .model_sm80 import AttentionWork, seconds_of
+from .operands import copy_reasons
 from .parts_sm80 import THREADS, PartsEmitter, PartStore
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .surface import head_of, is_fp8, mixed_reasons, operands, packing_of, surface_reasons
@@ -84,7 +82,9 @@ class SdpaSm80Engine(Engine):
         if declined := attention_reasons(fusion):
             return declined
         found = attention_of(fusion)
-        reasons = surface_reasons(fusion, _layout_reasons, takes_fp8=True)
+        reasons = surface_reasons(
+            fusion, lambda found: copy_reasons(operands(found)), takes_fp8=True
+        )
         if is_fp8(found):
             reasons += mixed_reasons(found)
             if found.keeps_weights:
@@ -215,21 +215,6 @@ def _store(
     kernel: Any, names: tuple[str, str], parts: AttentionRegion, tiling: Sm80Tiling
 ) -> PartStore:
     return PartStore(kernel, *names, parts.dims, tiling.width, tiling.parts)
-
-
-def _layout_reasons(found: Attention) -> list[Reason]:
-    reasons = []
-    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
-    for name, operand, (elements, _) in operands(found):
-        tensor = operand.tensor
-        if not (is_unit(tensor, elements) or tensor.shape[elements].constant == 1):
-            what = f"a stride of {tensor.layout[elements]} between elements of a head"
-        elif (known := access_bytes(tensor, elements)) < CHUNK_BYTES:
-            what = f"rows aligned to {known} bytes"
-        else:
-            continue
-        reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
-    return reasons
 
 
 @remembered
