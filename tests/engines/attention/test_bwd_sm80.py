@@ -60,6 +60,7 @@ def masked_by_blocks(g):
     return {"block_mask": blocks, "dropout": (kept, scale), **bias}
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(
     ("arguments", "io", "rows", "columns", "dims", "kernels"),
     [
@@ -94,6 +95,7 @@ def test_a_score_mod_and_a_whole_bias():
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["sdpa_bwd_sm80"]
 
 
+@pytest.mark.feature
 def test_packed_sequences():
     """Rows of three sequences follow each other, one has none; statistics are padded."""
     counts, most, total = (33, 0, 50), 50, 83

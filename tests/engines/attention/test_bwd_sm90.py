@@ -30,6 +30,7 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
     }  # fmt: skip
 
 
+@pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("arguments", "io", "rows", "columns", "dims"),
@@ -94,6 +95,7 @@ def test_padded_sequences():
 REPEATED = {"use_deterministic_algorithm": True}
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(
     ("arguments", "columns"),
     [({**CAUSAL, **REPEATED}, 257), ({**WINDOW, **REPEATED}, 390)],

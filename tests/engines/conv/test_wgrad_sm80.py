@@ -65,6 +65,7 @@ def test_f32_in_products_of_tf32(name, products):
     assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
 
 
+@pytest.mark.feature
 def test_parts_that_are_added_to_one_place():
     g = new_graph()
     x, w, parameters, knobs = CASES["turned, parts"]
