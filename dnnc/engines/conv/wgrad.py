@@ -45,7 +45,7 @@ RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 1
 # Of all engines: what may follow the gradient.
 SUPPORT_AFTER = (
     "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
-    "boolean; the same bits in every run (without REDUCTION_MODE=1)"
+    "boolean; the same bits in every run"
 )
 # Of those that multiply matrices: what is copied.
 SUPPORT_COPIES = (

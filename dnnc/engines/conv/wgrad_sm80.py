@@ -93,7 +93,7 @@ class ConvWgradSm80Engine(Engine):
         "that are multiples of 4 bytes, or any number in one group",
         "any filter size, stride, dilation, paddings, both modes, groups; N and the spatial dims "
         "may be symbols, of at least 1",
-        SUPPORT_AFTER,
+        f"{SUPPORT_AFTER} (without REDUCTION_MODE=1)",
     )
 
     # ---- the support surface

@@ -107,7 +107,7 @@ class ConvWgradSm90Engine(Engine):
         f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
-        SUPPORT_AFTER,
+        f"{SUPPORT_AFTER} (without REDUCTION_MODE=1)",
     )
 
     # ---- the support surface
