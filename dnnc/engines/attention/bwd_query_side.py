@@ -17,7 +17,7 @@ from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import ceildiv, product
-from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks
+from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks, is_open
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 
@@ -57,13 +57,13 @@ class QuerySchedule(GradientSchedule):
         if not (isinstance(found.all, int) and found.all == 0):
             start = ops.ceildiv(ops.maximum(found.all, 0), width)
             whole = ops.minimum(ops.maximum(start, first), end)
-        if isinstance(found.all_end, int) and not found.all_end:
+        if isinstance(found.all_end, int) and found.all_end == 0:
             return QueryBlocks(first, end, whole, whole)
         # A block that the last key does not fill is masked.
         last = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), width)
         whole_end = ops.maximum(ops.minimum(last, end), whole)
-        is_open = isinstance(found.all_end, int) and not self.has_row_tail
-        return QueryBlocks(first, end, whole, end if is_open else whole_end)
+        has_all = is_open(found) and not self.has_row_tail
+        return QueryBlocks(first, end, whole, end if has_all else whole_end)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.attention.mask_conditions import Anything, Both, Compare, Condition, conjuncts
+from ...codegen.attention.mask_conditions import FAR, Anything, Both, Compare, Condition, conjuncts
 from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
@@ -350,8 +350,10 @@ class GradientSchedule:
             whole = ops.minimum(
                 ops.maximum(ops.ceildiv(ops.maximum(found.all, 0), height), first), end
             )
-        if isinstance(found.all_end, int):
-            whole_end: Any = end if found.all_end else whole
+        if is_open(found):
+            whole_end: Any = end
+        elif isinstance(found.all_end, int) and found.all_end == 0:
+            whole_end = whole
         else:
             # Queries past the last one have no weights, masked or not.
             at = ops.div(ops.maximum(ops.minimum(found.all_end, queries), 0), height)
@@ -360,9 +362,8 @@ class GradientSchedule:
         if self.has_tail:
             keys = self.kernel.size(self.keys)
             is_cut = ops.less(keys, ops.add(tile.key, self.tiling.keys))
-            is_open = whole_end is end
             whole = ops.select(is_cut, end, whole)
-            whole_end = end if is_open else ops.select(is_cut, end, whole_end)
+            whole_end = end if is_open(found) else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)
 
     def _load(self, head: QueryTile, leaf: Any, access: Access) -> Any:
@@ -374,6 +375,12 @@ class GradientSchedule:
         region = self.parts.region
         walk = Walk(self.kernel, region.leaves(self.kernel), region.symbols)
         return ops.to_i32(walk.value(leaf, at, 1))
+
+
+def is_open(found: Ranges) -> bool:
+    """Whether no bound ends the rows that a tile sees whole: of a single tile, whose place is
+    known, a bound is a number as well."""
+    return isinstance(found.all_end, int) and found.all_end >= FAR
 
 
 def _of_neighbours(condition: Condition) -> Condition:

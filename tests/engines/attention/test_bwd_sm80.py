@@ -194,3 +194,27 @@ def test_refusals(clause):
 @pytest.mark.parametrize("seed", range(5))
 def test_random_cases(seed):
     run_seed(seed, 90, 3, SM80)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "right", "knobs"),
+    [(11, 48, 0, {}), (256, 64, None, {"TILE_M": 64, "TILE_N": 16, "STAGES": 2})],
+    ids=["of queries", "of keys"],
+)
+def test_a_window_of_one_whole_tile(rows, columns, right, knobs):
+    """The tile's place is known, and where its window ends with it."""
+    window = {"attn_scale": 0.35, "diagonal_band_left_bound": 26}
+    if right is not None:
+        window["diagonal_band_right_bound"] = right
+    options = Options(engine="sdpa_bwd_sm80", knobs=tuple(knobs.items()))
+    dims = heads_of(8)
+    run(
+        window,
+        dtypes.bf16,
+        engine=SM80,
+        options=options,
+        most=4,
+        rows=rows,
+        columns=columns,
+        **dims,
+    )

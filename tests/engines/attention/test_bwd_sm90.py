@@ -73,6 +73,12 @@ def test_few_tiles_are_split():
     assert parts(32, 1, 4096) == 8
 
 
+def test_a_window_of_one_whole_tile_of_keys():
+    """The tile's place is known, and where its window ends with it."""
+    left = {"attn_scale": 0.35, "diagonal_band_left_bound": 26}
+    run(left, dtypes.bf16, rows=200, columns=128, **heads_of(64))
+
+
 def test_rows_that_see_no_key_get_zeros():
     """Their statistics are minus infinity."""
     found, _ = run(BOTTOM_RIGHT, dtypes.bf16, rows=150, columns=40, **heads_of(64))
