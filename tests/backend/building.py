@@ -25,7 +25,7 @@ def opened(kind, *attributes):
 
 
 def made(kind, *attributes):
-    """As `opened`, finalized."""
+    """A descriptor with these attributes, finalized."""
     descriptor = opened(kind, *attributes)
     b.finalize(descriptor)
     return descriptor

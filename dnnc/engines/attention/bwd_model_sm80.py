@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...target import WARP_THREADS, Target
 from .bwd_tile_sm80 import PassTiling
+from .model_sm80 import blocks_of_sm
 
 _SHARE = 0.5  # of the tensor cores' rate, with `mma.sync`
 _SHARE_HOPPER = 0.3  # the same, whose full rate only `wgmma` has
@@ -14,7 +15,6 @@ _L2_SHARE = 2.5  # L2's bandwidth, in that of memory
 _OTHER_SHARE = 0.3  # of what is not the bound, seen beside it
 _START_SECONDS = 4.0e-6  # of a wave of blocks
 _OTHER_REGISTERS = 64  # beside sums and weights
-_BLOCK_SMEM = 1 << 10  # that the system has of each block
 
 
 def pass_seconds(tiling: PassTiling, blocks: int, steps: int, target: Target) -> float:
@@ -45,12 +45,4 @@ def pass_seconds(tiling: PassTiling, blocks: int, steps: int, target: Target) ->
 def _together(tiling: PassTiling, target: Target) -> int:
     """Blocks that an SM has together."""
     registers = min(255, tiling.held_registers + _OTHER_REGISTERS) * tiling.threads
-    return max(
-        1,
-        min(
-            target.smem_sm_bytes // (tiling.smem_bytes + _BLOCK_SMEM),
-            target.threads_sm // tiling.threads,
-            target.registers_sm // registers,
-            target.blocks_sm,
-        ),
-    )
+    return blocks_of_sm(tiling.smem_bytes, tiling.threads, registers, target)

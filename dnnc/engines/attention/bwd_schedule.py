@@ -253,7 +253,7 @@ class GradientSchedule:
         )
 
     def each_run(self, tile: KeyTile, start: Sequence[Any], step: Step) -> Sequence[Any]:
-        """As `each_step`; steps that look at masks are apart from those that need not."""
+        """Walks the steps of a tile, those that look at masks apart from those that need not."""
         return self._each_head(tile, start, step, self._runs, lambda head: None)
 
     def _each_head(

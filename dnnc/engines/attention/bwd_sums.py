@@ -109,7 +109,7 @@ class SumsEmitter:
     shared_name: str = "totals"
 
     def emit(self, number: Any) -> None:
-        """By a block of threads; number: which one."""
+        """Writes what a block of threads adds up; number: of the block."""
         kernel, e = self.kernel, self.elements
         thread = ops.thread_id()
         warp, lane = ops.shr(thread, 5), ops.and_(thread, WARP_THREADS - 1)

@@ -108,11 +108,16 @@ def _blocks_together(tiling: Sm80Tiling, target: Target) -> int:
     """Blocks that an SM has together."""
     held = tiling.held_registers + (tiling.query_registers if tiling.holds_queries else 0)
     registers = min(255, held + _OTHER_REGISTERS) * tiling.threads
+    return blocks_of_sm(tiling.smem_bytes, tiling.threads, registers, target)
+
+
+def blocks_of_sm(smem_bytes: int, threads: int, registers: int, target: Target) -> int:
+    """Blocks that an SM has together; registers: of a block."""
     return max(
         1,
         min(
-            target.smem_sm_bytes // (tiling.smem_bytes + _BLOCK_SMEM),
-            target.threads_sm // tiling.threads,
+            target.smem_sm_bytes // (smem_bytes + _BLOCK_SMEM),
+            target.threads_sm // threads,
             target.registers_sm // registers,
             target.blocks_sm,
         ),

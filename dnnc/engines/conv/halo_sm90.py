@@ -255,7 +255,7 @@ class HaloLoop:
         return self.start(), 1
 
     def load_tile(self, place: TilePlace, now: tuple[Slots, Any]) -> tuple[Slots, Any]:
-        """By one thread; now: see `start_loads`."""
+        """Starts loads, by one thread; now: see `start_loads`."""
         filter_, _ = self.operands
         image, *starts = self.space.start(place.column)
         panel_k = filter_.panels.k

@@ -102,7 +102,7 @@ class Loop(Protocol):
         ...
 
     def load_tile(self, place: TilePlace, now: Any, /) -> Any:
-        """By one thread of the producer: the next record."""
+        """Starts the loads of a tile, by one thread of the producer; gives the next record."""
         ...
 
     def begin(self, thread: Any, threads: int) -> None:
@@ -153,7 +153,7 @@ class Rewriter(Protocol):
 
 
 @dataclass(frozen=True)
-class AxesSpace:
+class AxesSpace(WholeSpace):
     """Rows and columns lie along an axis each; the others count matrices.
 
     is_turned: whether boxes have rows of the instruction's rows.
@@ -168,15 +168,6 @@ class AxesSpace:
     def axes(self) -> SpaceAxes:
         others = {axis: axis for axis in range(len(self.dims) - 2)}
         return SpaceAxes((self.row_axis,), (self.column_axis,), others)
-
-    def is_row(self, batch: Batch, row: Any) -> Any:
-        return None
-
-    def is_column(self, batch: Batch, column: Any) -> Any:
-        return None
-
-    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
-        return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         place = {self.row_axis: row, self.column_axis: column}
