@@ -15,8 +15,6 @@ from typing import Any
 
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
-from ...expr import typical
-from ...mlir import ir
 from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
@@ -25,19 +23,6 @@ from ..memory.smem import CHUNK_BYTES, PanelTile, SwizzledTile
 from ..region import Region
 from ..walk.index import Coordinate
 from . import mma
-
-
-def layout_model(region: Region, value: Any) -> Tensor | None:
-    """The tensor in memory whose layout decides how an operand is read: its largest leaf."""
-    rank = ir.RankedTensorType(value.type).rank
-    at = tuple(("loop", axis) for axis in range(rank))
-    leaves = [
-        region.arguments[leaf]
-        for leaf, access in region.accesses(value, at)
-        if leaf in region.arguments and access == at
-    ]
-    sized = [t for t in leaves if not t.is_by_value]
-    return max(sized, key=lambda t: typical(t.elements()), default=None)
 
 
 def is_unit(tensor: Tensor, axis: int) -> bool:

@@ -13,13 +13,11 @@ from typing import Any
 
 from ... import dtypes
 from ...dialect.tensor import Tensor
-from ...dtypes import DType
 from ...expr import Expr
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from .. import ops
 from ..ampere import mma
-from ..ampere.operand_tile import OperandTile, RawTile, access_bytes, is_unit, layout_model
-from ..region import Region
+from ..ampere.operand_tile import OperandTile, RawTile
 from ..walk.index import Coordinate, Index
 from ..walk.region_walk import Walk
 from . import smem
@@ -31,33 +29,6 @@ Place = tuple[Mapping[int, Coordinate], Any]
 # Elements that `fill` has in registers at a time.
 _HELD_WIDE = 64
 _HELD_NARROW = 16
-
-
-def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> dict[str, Any]:
-    """Orientation and path of an operand: see `OperandTile`."""
-    rank = ir.RankedTensorType(value.type).rank
-    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
-    model = layout_model(region, value)
-    contiguous = None if model is None else contiguous_axis(model, rows, depth)
-    transposes = operand.bits == 16 and contiguous == rows
-    along = rows if transposes else depth
-    access = 0
-    if value in region.arguments and model is not None and contiguous == along:
-        access = access_bytes(model, along)
-    return {
-        "k_contiguous": not transposes,
-        "path": "async" if access >= 4 else "registers",
-        "access_bytes": access,
-        "loads_along_k": contiguous != rows,
-    }
-
-
-def contiguous_axis(tensor: Tensor, rows: int, depth: int) -> int | None:
-    """The axis of those along m (or n) and k whose elements lie together; None: neither.
-
-    Where both do, a row of one element, it is that along k.
-    """
-    return next((axis for axis in (depth, rows) if is_unit(tensor, axis)), None)
 
 
 @dataclass

@@ -37,7 +37,7 @@ from .depthwise_tile import (
     DepthwiseFacts,
     DepthwiseTiling,
 )
-from .pattern import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
+from .pattern import ConvShape, conv_of, shape_of
 from .surface import MOST_PIXELS, anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons
 
 _PATTERN = (
@@ -186,11 +186,8 @@ class ConvDepthwiseEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        (call,) = (op for op in region.operations if op.name == "func.call")
-        shape = conv_of_call(region, call)
-        facts = DepthwiseFacts.of(shape, sums_of_call(call), region.arguments.values())
-        return facts.tiling(knobs).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        return _facts_of(fusion).tiling(knobs).plain()
 
     # ---- code
 

@@ -16,30 +16,32 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ...codegen.ampere.operand_tile import access_bytes, is_unit, layout_model
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.memory.matrix_tile import MatrixTile, Place
-from ...codegen.region import Region
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
+from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...expr import Expr
+from ..views.reads import layout_model
 from .pattern import GROUP, ConvShape
 from .tiles_sm80 import CHANNEL, Depth, Phase, plan_of
 
 
-def filter_plan(region: Region, value: Any, shape: ConvShape, depth: Depth) -> dict[str, Any]:
+def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any]:
     """How W comes: see `OperandTile`."""
-    is_stored = value in region.arguments and not region.arguments[value].is_by_value
-    access = matrix_bytes(region.arguments[value], shape, depth) if is_stored else 0
+    w = shape.w
+    is_stored = w in fusion.inputs and not w.is_by_value
+    access = matrix_bytes(w, shape, depth) if is_stored else 0
     if access >= 4 or not shape.is_transposed:
         return plan_of(access, "elements")
-    model = layout_model(region, value)
+    model = layout_model(fusion, w)
     if model is None or not is_unit(model, shape.filter_axes[0]):
         return plan_of(0, "elements")
-    is_turned = shape.w.type.bits == 16
-    access = turned_bytes(model, shape) if is_stored else 0
+    is_turned = w.type.bits == 16
+    access = turned_bytes(w, shape) if is_stored else 0
     plan = plan_of(access, "elements")
     return {**plan, "k_contiguous": not is_turned, "loads_along_k": False}
 

@@ -12,7 +12,7 @@ for all rows of outputs that meet it; what neighbours read again is in the first
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,18 +21,15 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.tiles.pixels import registers_of
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.tensor import Tensor
 from ...errors import Status
-from ...expr import Expr
 from ...target import Target
 from ..engine import NHWC, Engine, Knob, Knobs, Prediction, Reason
-from ..product.kernel_sm80 import operand_types
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
 from .grouped_kernel import GroupedKernel
 from .grouped_model import predicted
 from .grouped_tile import RESULTS, GroupedFacts, GroupedTiling
-from .pattern import ConvShape, conv_of, conv_of_call, shape_of
+from .pattern import conv_of, shape_of
 from .surface import anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons, type_reasons
 
 _PATTERN = (
@@ -146,14 +143,8 @@ class ConvGroupedSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        (call,) = (op for op in region.operations if op.name == "func.call")
-        shape, x = conv_of_call(region, call), call.operands[0]
-        own = region.arguments.get(x)
-        met = [own] if own is not None else region.arguments.values()
-        loaded = _tap_registers(shape, region.dims_of(x), met)
-        facts = GroupedFacts(shape, operand_types(region)[0], loaded)
-        return facts.tiling(knobs).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        return _facts_of(fusion).tiling(knobs).plain()
 
     # ---- code
 
@@ -171,13 +162,9 @@ def _facts_of(fusion: Fusion) -> GroupedFacts:
     op = conv_of(fusion)
     shape = shape_of(op)
     met = [op.moved] if op.moved in fusion.inputs else fusion.inputs
-    return GroupedFacts(shape, op.moved.type, _tap_registers(shape, op.moved.shape, met))
-
-
-def _tap_registers(shape: ConvShape, dims: Sequence[Expr], tensors: Iterable[Tensor]) -> int | None:
-    """Registers of the tap that takes most, of those of X's dims."""
-    found = (registers_of(t, shape.c_group) for t in tensors if tuple(t.shape) == tuple(dims))
-    return max(found, default=None)
+    # Registers of the tap that takes most, of those of X's dims.
+    taps = (registers_of(t, shape.c_group) for t in met if t.shape == op.moved.shape)
+    return GroupedFacts(shape, op.moved.type, max(taps, default=None))
 
 
 CONV_GROUPED_SM80 = ConvGroupedSm80Engine()

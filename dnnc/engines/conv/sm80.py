@@ -34,6 +34,7 @@ from ..product.kernel_sm80 import (
     emit_product,
     fragment_width,
     operand_types,
+    output_paths,
     tile_plan,
     whole_outputs,
 )
@@ -239,29 +240,26 @@ class ConvSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        call, (type_, _) = anchor_call(region), operand_types(region)
-        apart = conv_of_call(region, call)
-        axes = depth_axes(region, call)
-        x, w = call.operands
-        shape = shape_of_knobs(apart, region.arguments.get(x), knobs)
-        pixels = pixel_plan(region, x, type_, shape)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        fusion = _cast(fusion)
+        op, shape = conv_of(fusion), _shape(fusion, knobs)
+        axes, pixels = depth_axes(fusion, shape), pixel_plan(fusion, shape)
+        whole = whole_outputs(fusion, op.made)
+        types, paths = [t.type for t in whole], output_paths(fusion, whole)
         if _is_narrow(knobs):
-            width = fragment_width(region, Expr.of(shape.k))
+            width = fragment_width(types, Expr.of(shape.k))
             kept = {**pixels, "is_kept": True}
-            plan = tile_plan(knobs, kept, phases_filter_plan(), "n", width)
+            plan = tile_plan(knobs, kept, phases_filter_plan(), "n", width, paths)
             return {**plan, "depth": list(axes), "beside": 1}
-        filter_ = filter_plan(region, w, shape, Depth.of(apart, axes))
-        first = next((tensor for _, tensor in whole_outputs(region)), None)
-        along = "m" if first is not None and _is_along_pixels(first) else "n"
-        booleans = [tensor for _, tensor in region.outputs if tensor.type.kind == "b"]
-        if booleans:
-            sides = _bit_sides(booleans, apart, region.dims_of(call.results[0]))
+        filter_ = filter_plan(fusion, shape, Depth.of(shape_of(op), axes))
+        along = "m" if whole and _is_along_pixels(whole[0]) else "n"
+        if booleans := booleans_of(fusion):
+            sides = _bit_sides(booleans, shape_of(op), op.made.shape)
             along = along if along in sides else sides[0]
-        extent = first.shape[-1] if first is not None and along == "m" else Expr.of(shape.k_group)
+        extent = whole[0].shape[-1] if whole and along == "m" else Expr.of(shape.k_group)
         is_apart = along == "m" and shape.spread is not None  # neighbours are of other phases
-        width = 1 if is_apart else fragment_width(region, extent)
-        plan = tile_plan(knobs, pixels, filter_, along, width)
+        width = 1 if is_apart else fragment_width(types, extent)
+        plan = tile_plan(knobs, pixels, filter_, along, width, paths)
         return {**plan, "depth": list(axes), "beside": shape.beside}
 
     # ---- code

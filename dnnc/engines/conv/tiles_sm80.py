@@ -20,22 +20,22 @@ from math import gcd, prod
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.ampere.operand_tile import OperandTile, access_bytes, is_unit, layout_model
+from ...codegen.ampere.operand_tile import OperandTile, access_bytes, is_unit
 from ...codegen.hopper.im2col import Window
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
-from ...codegen.region import Region
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
+from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
-from ...dtypes import DType
 from ...expr import Expr
 from ...mlir import arith
 from ..product.kernel_sm80 import Batch
-from .pattern import GROUP, ConvShape, conv_of_call, is_gradient
+from ..views.reads import layout_model
+from .pattern import GROUP, ConvShape
 from .spread import ChosenPhase, SpreadPlaces
 
 CHANNEL = 1  # the axis of X, and of W forward
@@ -82,17 +82,15 @@ class Depth:
         return {**found, self.axes[0]: k if self.extents[0] > 1 else 0}
 
 
-def depth_axes(region: Region, call: Any) -> tuple[int, ...]:
+def depth_axes(fusion: Fusion, shape: ConvShape) -> tuple[int, ...]:
     """The order of k: taps and the channels of each where X has its channels together, else as W
     has them in memory."""
-    x, w = call.operands
-    rank = len(region.dims_of(w))
-    taps = tuple(range(2, rank))
-    model, filter_ = layout_model(region, x), layout_model(region, w)
-    has_phases = conv_of_call(region, call).spread is not None
-    if filter_ is None or has_phases or (model is not None and is_unit(model, CHANNEL)):
+    taps = tuple(range(2, shape.w.rank))
+    model, filter_ = layout_model(fusion, shape.x), layout_model(fusion, shape.w)
+    is_last = model is not None and is_unit(model, CHANNEL)
+    if filter_ is None or shape.spread is not None or is_last:
         return (*taps, CHANNEL)
-    channels = 0 if is_gradient(call) else CHANNEL
+    channels = 0 if shape.is_transposed else CHANNEL
     strides = {axis: filter_.layout[axis].constant for axis in taps}
     strides = {CHANNEL: filter_.layout[channels].constant, **strides}
     if any(stride is None for stride in strides.values()):
@@ -100,13 +98,14 @@ def depth_axes(region: Region, call: Any) -> tuple[int, ...]:
     return tuple(sorted(strides, key=lambda axis: -(strides[axis] or 0)))
 
 
-def pixel_plan(region: Region, value: Any, operand: DType, shape: ConvShape) -> dict[str, Any]:
+def pixel_plan(fusion: Fusion, shape: ConvShape) -> dict[str, Any]:
     """How X comes: see `OperandTile`.  Path "registers": fragments are channels of one tap;
     "elements": they come one by one, and go straight into shared memory."""
-    model = layout_model(region, value)
+    x = shape.x
+    model = layout_model(fusion, x)
     is_last = model is not None and is_unit(model, CHANNEL)
-    access = gather_bytes(model, shape) if model and value in region.arguments else 0
-    is_vector = is_last and shape.c_group * operand.bits % (8 * _CHUNK_BYTES) == 0
+    access = gather_bytes(x, shape) if model is x else 0
+    is_vector = is_last and shape.c_group * x.type.bits % (8 * _CHUNK_BYTES) == 0
     return plan_of(access, "registers" if is_vector else "elements")
 
 

@@ -166,9 +166,9 @@ class ConvWgradSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        region = relaid_region(region, has_rows=False).region
-        shape = shape_of_call(region, anchor_call(region))
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        relaid = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False).fusion
+        shape = shape_of(wgrad_of(relaid))
         a, b = (
             {
                 "k_contiguous": False,
@@ -179,10 +179,10 @@ class ConvWgradSm80Engine(Engine):
             }
             for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
         )
-        if has_sums := _has_sums(shape, knobs["SPLIT_K_BUF"]):
-            region = _first_region(region, shape, knobs["SPLIT_K_BUF"], adds=adds_parts(knobs))
-        width = fragment_width(region, Expr.of(padded_channels(shape)))
-        plan = tile_plan(knobs, a, b, "n", width)
+        has_sums = _has_sums(shape, knobs["SPLIT_K_BUF"])
+        types = [dtypes.f32] if has_sums else [t.type for t in relaid.outputs]
+        width = fragment_width(types, Expr.of(padded_channels(shape)))
+        plan = tile_plan(knobs, a, b, "n", width, ["direct"] * len(types))
         more = {"adds": 1} if adds_parts(knobs) else {}
         return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums), **more}
 

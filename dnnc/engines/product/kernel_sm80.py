@@ -14,7 +14,7 @@ pixels and channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
 from ...codegen.walk.region_walk import Walk
 from ...dialect import structure
+from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, ceildiv
@@ -40,8 +41,9 @@ from ...target import WARP_THREADS, Target
 from ..engine import Knobs
 from .exit_sm80 import TileExits
 from .exits import SpaceAxes, exit_reductions
-from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, warps_of
+from .knobs_sm80 import GROUP_ROWS, warps_of
 from .multiplier_sm80 import Multiplier
+from .shared_layout_sm80 import SharedLayout
 
 Batch = Mapping[int, Coordinate]
 _BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
@@ -128,31 +130,33 @@ def multiplier_of(region: Region, tile: Mapping[str, Any], target: Target) -> Mu
     return Multiplier(operand_types(region), compute, tile["products"], target)
 
 
-def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
-    """The outputs of the product's elements: the others are of reductions at its exit."""
-    product = anchor_call(region).results[0]
-    dims = tuple(region.dims_of(product))
-    return [
-        (value, tensor)
-        for value, tensor in region.outputs
-        if tensor.shape == dims or value == product
-    ]
+def whole_outputs(fusion: Fusion, made: Tensor) -> list[Tensor]:
+    """The outputs of the elements of a product that gives `made`: the others are of reductions at
+    its exit."""
+    return [t for t in fusion.outputs if t is made or t.shape == made.shape]
 
 
-def fragment_width(region: Region, extent: Expr) -> int:
-    """Elements of the epilogue's fragments along an extent."""
-    smallest = min((max(8, t.type.bits) for _, t in whole_outputs(region)), default=8)
+def fragment_width(outputs: Iterable[DType], extent: Expr) -> int:
+    """Elements of the epilogue's fragments along an extent.  outputs: types of those of the
+    product's elements."""
+    smallest = min((max(8, type_.bits) for type_ in outputs), default=8)
     width = min(8, 128 // smallest)
     while extent.known_divisor() % width:
         width //= 2
     return width
 
 
+def output_paths(fusion: Fusion, whole: Sequence[Tensor]) -> list[str]:
+    """Path of each output: "direct", or "exit", of a reduction over several tiles."""
+    return ["direct" if t in whole else "exit" for t in fusion.outputs]
+
+
 def tile_plan(
-    knobs: Knobs, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int
-) -> dict[str, Any]:
-    """The tile sizes of a region.  a, b: plans of the operands.  along: the axis, m or n, that the
-    epilogue's fragments lie along; width: their elements."""
+    knobs: Knobs, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int,
+    outputs: Sequence[str] = ("direct",),
+) -> dict[str, Any]:  # fmt: skip
+    """The tiling.  a, b: plans of the operands.  along: the axis, m or n, that the epilogue's
+    fragments lie along; width: their elements.  outputs: see `output_paths`."""
     return {
         "tile": [knobs["TILE_M"], knobs["TILE_N"], knobs["TILEK"]],
         "warps": list(warps_of((knobs["TILE_M"], knobs["TILE_N"]))),
@@ -162,6 +166,7 @@ def tile_plan(
         "b": dict(b),
         "epilogue": {"along": along, "vector_elems": width},
         "products": knobs.get("TF32", 1),
+        "outputs": list(outputs),
     }
 
 
@@ -206,13 +211,15 @@ class _Emitter:
         self.warp_m = self.tile_m // self.warps_m
         self.warp_n = self.tile_n // self.warps_n
         self.m_tiles, self.n_tiles = self.warp_m // mma.M, self.warp_n // mma.N
+        outputs = zip(self.region.outputs, self.tile["outputs"], strict=True)
+        self.whole = [value for (value, _), path in outputs if path == "direct"]
+        size = operand_types(self.region)[0].bits // 8
+        self.layout = SharedLayout.of_tile(self.tile, size, self.matrices.beside)
         self.exits = self._exits()
 
     def _exits(self) -> TileExits | None:
         """The reductions that outputs of other dims come from; None: there are none."""
-        whole = whole_outputs(self.region)
-        paths = ["" if entry in whole else "exit" for entry in self.region.outputs]
-        operations = exit_reductions(self.region, paths)
+        operations = exit_reductions(self.region, self.tile["outputs"])
         if not operations:
             return None
         assert self.matrices.axes, "reductions of a product that has no exits"
@@ -237,10 +244,8 @@ class _Emitter:
         return 2 if is_middle and is_light else 0
 
     def emit(self) -> None:
-        stage_bytes = self.a.shape.bytes + self.b.shape.bytes
-        self.c_stride = self.tile_n * 4 + PAD_BYTES
-        smem_bytes = max(stage_bytes * self.stages, self.tile_m * self.c_stride)
-        base = self.kernel.dynamic_shared(smem_bytes)
+        layout, stage_bytes = self.layout, self.layout.stage_bytes
+        base = self.kernel.dynamic_shared(layout.bytes)
         batch, tile_row, tile_column = self._tile_of_block()
         self.first_m = ops.mul(tile_row, self.tile_m)
         self.first_n = ops.mul(tile_column, self.tile_n)
@@ -310,7 +315,7 @@ class _Emitter:
         return ops.select(ops.compare("eq", moved, self.stages * stage_bytes), ops.const(0), moved)
 
     def _slots(self, slot: Any) -> tuple[Any, Any]:
-        return slot, smem.byte_pointer(slot, self.a.shape.bytes)
+        return slot, smem.byte_pointer(slot, self.layout.a_bytes)
 
     def _load(self, slot: Any, tile: Any, places: Sequence[Any]) -> None:
         """Loads k tile number `tile` into a stage."""
@@ -432,7 +437,7 @@ class _Emitter:
                 self._emit_fragment(base, batch, ops.mul(quick, width), slow, width, along)
             return carried
 
-        if whole_outputs(self.region):
+        if self.whole:
             ops.for_(0, rows * columns // self.kernel.threads, 1, [], one)
         if self.exits:
             first = (self.first_m, self.first_n)
@@ -458,7 +463,7 @@ class _Emitter:
                     column = ops.add(ops.add(self.warp_column, j * mma.N), column)
                     place = (i * self.n_tiles + j) * 4 + 2 * half
                     pair = ops.from_elements(list(totals[place : place + 2]))
-                    offset = ops.add(ops.mul(row, self.c_stride), ops.mul(column, 4))
+                    offset = ops.add(ops.mul(row, self.layout.sums_stride), ops.mul(column, 4))
                     ops.store(smem.byte_pointer(base, offset), pair, 8)
 
     def _emit_fragment(
@@ -485,8 +490,7 @@ class _Emitter:
             totals = _Totals(self, base, row, column, along == "n")
             leaves = {**self.leaves, self.matrices.call.results[0]: totals}
             walk = Walk(self.kernel, leaves, self.region.symbols)
-            whole = [value for value, _ in whole_outputs(self.region)]
-            targets = [t for t in self.region.targets(self.kernel) if t[0] in whole]
+            targets = [t for t in self.region.targets(self.kernel) if t[0] in self.whole]
             values = [walk.value(value, at, width) for value, _ in targets]
             for (_, target), value in zip(targets, values, strict=True):
                 target.store(at, value)
@@ -509,12 +513,13 @@ class _Totals:
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
         e = self.emitter
         element = e.multiplier.sums_type
-        offset = ops.add(ops.mul(self.row, e.c_stride), ops.mul(self.column, 4))
+        stride = e.layout.sums_stride
+        offset = ops.add(ops.mul(self.row, stride), ops.mul(self.column, 4))
         if width == 1 or self.is_along_row:
             pointer = smem.byte_pointer(self.base, offset)
             return ops.load(pointer, ops.vector_type(element, width), min(16, 4 * width))
         found = []
         for i in range(width):
-            pointer = smem.byte_pointer(self.base, ops.add(offset, i * e.c_stride))
+            pointer = smem.byte_pointer(self.base, ops.add(offset, i * stride))
             found.append(ops.load(pointer, element, 4))
         return ops.from_elements(found)

@@ -12,6 +12,7 @@ from ...target import WARP_THREADS, Target
 from ..engine import Knob, Knobs, Reason
 from ..surface import smem_reasons
 from .pattern import knob_reason
+from .shared_layout_sm80 import SharedLayout
 
 # (tile_m, tile_n) -> warps along m and n.
 WARPS = {
@@ -27,7 +28,6 @@ WARPS = {
 NARROW_COLUMNS = 32  # of tiles that convolutions alone have, see `conv.together_sm80`
 _NARROW_WARPS = {(128, NARROW_COLUMNS): (4, 1)}
 GROUP_ROWS = 8  # of tiles, which follow each other
-PAD_BYTES = 32  # after each row of the epilogue's tile, against bank conflicts
 
 
 def all_knobs(rows: str, columns: str) -> tuple[Knob, ...]:
@@ -55,7 +55,7 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
 def illegal_reasons(
     knobs: Knobs, operand: DType, target: Target, beside: int = 1, *, is_narrow: bool = False
 ) -> tuple[Reason, ...]:
-    """Every reason why knobs can't be; beside: see `smem_bytes`.  is_narrow: whether tiles are
+    """Every reason why knobs can't be; beside: see `SharedLayout`.  is_narrow: whether tiles are
     those of NARROW_COLUMNS."""
     tile, tiles = (knobs["TILE_M"], knobs["TILE_N"]), _NARROW_WARPS if is_narrow else WARPS
     if tile not in tiles:
@@ -65,7 +65,8 @@ def illegal_reasons(
         # Both halves of the operands are held in registers, and larger tiles would spill.
         what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
         return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
-    return smem_reasons(smem_bytes(knobs, operand, beside), target)
+    layout = SharedLayout.of_knobs(knobs, operand.bits // 8, beside)
+    return smem_reasons(layout.bytes, target)
 
 
 def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Knobs]:
@@ -108,16 +109,6 @@ def threads_of(tile: tuple[int, int]) -> int:
     """Threads of a block."""
     warps_m, warps_n = warps_of(tile)
     return warps_m * warps_n * WARP_THREADS
-
-
-def smem_bytes(knobs: Knobs, operand: DType, beside: int = 1) -> int:
-    """Shared memory of a block: the stages, where the epilogue's tile lies later.
-
-    beside: products side by side in a tile, each with its own part of A's rows.
-    """
-    m, n = knobs["TILE_M"], knobs["TILE_N"]
-    stage = (m * beside + n) * knobs["TILEK"] * operand.bits // 8
-    return max(stage * knobs["STAGES"], m * (n * 4 + PAD_BYTES))
 
 
 def notes_of(knobs: Knobs, *, is_rounded: bool = False, is_wide: bool = True) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...codegen.ampere.operand_tile import access_bytes
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.kernel import Kernel
-from ...codegen.memory.matrix_tile import MatrixTile, contiguous_axis, operand_plan
+from ...codegen.memory.matrix_tile import MatrixTile
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -29,6 +29,7 @@ from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import fp8_reasons, pattern_reason, too_large_reasons
+from ..views.reads import layout_model
 from .bits import bits_reason, booleans_of, swaps_of
 from .exit_model import TileReduction, exit_seconds
 from .exits import SpaceAxes
@@ -39,6 +40,7 @@ from .kernel_sm80 import (
     emit_product,
     fragment_width,
     operand_types,
+    output_paths,
     tile_plan,
     whole_outputs,
 )
@@ -164,14 +166,13 @@ class MatmulSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        call, types = anchor_call(region), operand_types(region)
-        a = operand_plan(region, call.operands[0], types[0], is_a=True)
-        b = operand_plan(region, call.operands[1], types[1], is_a=False)
-        along = _along(region)
-        dims = region.dims_of(call.results[0])
-        width = fragment_width(region, dims[-2 if along == "m" else -1])
-        return tile_plan(knobs, a, b, along, width)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        op = matmul_of(fusion)
+        a, b = _operand_plans(fusion)
+        whole = whole_outputs(fusion, op.c)
+        along = _along(whole)
+        width = fragment_width((t.type for t in whole), op.c.shape[-2 if along == "m" else -1])
+        return tile_plan(knobs, a, b, along, width, output_paths(fusion, whole))
 
     # ---- code
 
@@ -216,10 +217,9 @@ def _boolean_reasons(fusion: Fusion) -> list[Reason]:
     return [bits_reason((strange or booleans)[0], _BOOLEANS)]
 
 
-def _along(region: Region) -> str:
-    """The axis, m or n, that the epilogue's fragments lie along: the outputs' contiguous one, if
-    each fragment then holds whole bytes of all boolean outputs."""
-    whole = [tensor for _, tensor in whole_outputs(region)]
+def _along(whole: Sequence[Tensor]) -> str:
+    """The axis, m or n, that the epilogue's fragments lie along: the contiguous one of the
+    product's outputs, if each fragment then holds whole bytes of all boolean ones."""
     sides = swaps_of([t for t in whole if t.type.kind == "b"])
     wanted = int(bool(whole) and is_along_columns(whole[0]))
     return "nm"[wanted if wanted in sides else sides[0]]
@@ -261,21 +261,56 @@ def _accesses(fusion: Fusion) -> tuple[int, int]:
 
 
 def _access(fusion: Fusion, operand: Tensor, *, is_a: bool) -> int:
-    """The access that `operand_plan` finds in a region; for a computed operand, that of its
-    largest source, counted as what its elements become."""
-    rank = operand.rank
-    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
+    """The access that `_operand_plan` finds; for a computed operand, that of its largest source,
+    counted as what its elements become."""
+    rows, depth = _axes_of(operand, is_a=is_a)
     sources = [operand] if operand in fusion.inputs else fusion.read_inputs(operand)
     alike = [t for t in sources if t.shape == operand.shape]
     if not alike:
         return CHUNK_BYTES  # views: nothing was timed
     model = max(alike, key=lambda t: t.type.bits)
-    along = contiguous_axis(model, rows, depth)
+    along = _contiguous_axis(model, rows, depth)
     if along is None:
         return 0
     bits = access_bytes(model, along) * operand.type.bits
     access = min(CHUNK_BYTES, bits // model.type.bits)
     return access if access >= 4 else 0
+
+
+@remembered
+def _operand_plans(fusion: Fusion) -> tuple[dict[str, Any], dict[str, Any]]:
+    op = matmul_of(fusion)
+    return _operand_plan(fusion, op.a, is_a=True), _operand_plan(fusion, op.b, is_a=False)
+
+
+def _operand_plan(fusion: Fusion, operand: Tensor, *, is_a: bool) -> dict[str, Any]:
+    """Orientation and path of an operand: see `OperandTile`."""
+    rows, depth = _axes_of(operand, is_a=is_a)
+    model = layout_model(fusion, operand)
+    contiguous = None if model is None else _contiguous_axis(model, rows, depth)
+    transposes = operand.type.bits == 16 and contiguous == rows
+    along = rows if transposes else depth
+    access = access_bytes(operand, along) if model is operand and contiguous == along else 0
+    return {
+        "k_contiguous": not transposes,
+        "path": "async" if access >= 4 else "registers",
+        "access_bytes": access,
+        "loads_along_k": contiguous != rows,
+    }
+
+
+def _contiguous_axis(tensor: Tensor, rows: int, depth: int) -> int | None:
+    """The axis of those along m (or n) and k whose elements lie together; None: neither.
+
+    Where both do, a row of one element, it is that along k.
+    """
+    return next((axis for axis in (depth, rows) if is_unit(tensor, axis)), None)
+
+
+def _axes_of(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
+    """The axes of the rows and of k."""
+    last = operand.rank - 1
+    return (last - 1, last) if is_a else (last, last - 1)
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,10 @@ from dataclasses import dataclass
 from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.hopper import tma, wgmma
 from ...dialect.fusion import Fusion
-from ...dialect.op import Op
-from ...dialect.ops import Pointwise
-from ...dialect.ops.views import View, coordinates
 from ...dialect.tensor import Tensor
+from ..views.reads import model_among, reads_of
 
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
-
-# Of a tensor's axes, the operand's axes whose coordinates they have; None: anything else.
-_Access = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -74,8 +69,8 @@ def operand_of(
     takes_either = row.takes_mn_major and not begins_anywhere
     if is_stored and takes_either and tma.refusal(operand, (rows, depth)) is None:
         return OperandFacts(is_a, k_contiguous=False, loads_along_k=False)
-    reads = _reads_of(fusion, operand)
-    model = _layout_model(reads)
+    reads = reads_of(fusion, operand)
+    model = model_among(reads)
     contiguous, is_aligned = None, False
     if model is not None:
         contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
@@ -106,11 +101,6 @@ def axes_of(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
     return (last, last - 1) if is_a else (last - 1, last)
 
 
-def _layout_model(reads: dict[Tensor, set[bool]]) -> Tensor | None:
-    """The tensor in memory whose layout decides how an operand is read."""
-    return next((t for t, ways in reads.items() if True in ways and not t.is_by_value), None)
-
-
 def _raw_inputs(
     operand: Tensor, reads: dict[Tensor, set[bool]], axes: tuple[int, int]
 ) -> list[Tensor]:
@@ -127,49 +117,3 @@ def _widest(fusion: Fusion, tensors: Collection[Tensor]) -> Raw | None:
     """The first of the inputs of most bits, among some."""
     fitting = [Raw(place, t.type.bits) for place, t in enumerate(fusion.inputs) if t in tensors]
     return max(fitting, key=lambda raw: raw.bits, default=None)
-
-
-# ---- what g1 reads
-
-
-def _reads_of(fusion: Fusion, operand: Tensor) -> dict[Tensor, set[bool]]:
-    """Input -> whether it is read at the operand's own coordinates: always, never, or both.
-
-    The inputs are in the order in which a walk from the operand meets them.
-    """
-    found: dict[Tensor, set[bool]] = {}
-    whole: _Access = tuple(range(operand.rank))
-    seen = set[tuple[Tensor, _Access]]()
-    pending: list[tuple[Tensor, _Access]] = [(operand, whole)]
-    while pending:
-        tensor, access = reached = pending.pop()
-        if reached in seen or tensor.is_constant:
-            continue
-        seen.add(reached)
-        op = fusion.producers.get(tensor)
-        if op is None:
-            found.setdefault(tensor, set()).add(access == whole)
-        else:
-            pending += [(t, _through(op, t, access)) for t in reversed(op.read_operands)]
-    return found
-
-
-def _through(op: Op, operand: Tensor, at: _Access) -> _Access:
-    """How an operation addresses an operand, where its result is addressed so."""
-    result = op.results[0]
-    if at is None:
-        return None
-    if isinstance(op, Pointwise):
-        return at if operand.shape == result.shape else None
-    if not isinstance(op, View):
-        return None
-    own = coordinates(result.shape)
-    found: list[int] = []
-    for axis, place in enumerate(op.source(own)):
-        if place.constant is not None or place not in own:
-            return None
-        along = own.index(place)
-        if result.shape[along] != operand.shape[axis]:
-            return None
-        found.append(at[along])
-    return tuple(found)

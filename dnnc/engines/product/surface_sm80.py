@@ -13,9 +13,10 @@ from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Knobs, Prediction
 from ..surface import bytes_of
-from .knobs_sm80 import smem_bytes, threads_of
+from .knobs_sm80 import threads_of
 from .model_sm80 import TiledProduct, tflops_of
 from .pattern import is_heavy
+from .shared_layout_sm80 import SharedLayout
 
 OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 
@@ -49,7 +50,7 @@ class Work:
     ) -> Prediction:
         """operand: type of A and B.  load_times, accesses: of their tiles, see `TiledProduct`.
 
-        beside: see `smem_bytes`.
+        beside: see `SharedLayout`.
         """
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         return TiledProduct(
@@ -58,7 +59,7 @@ class Work:
             knobs["TILEK"],
             knobs["STAGES"],
             threads_of(tile),
-            smem_bytes(knobs, operand, beside),
+            SharedLayout.of_knobs(knobs, operand.bits // 8, beside).bytes,
             operand.bits // 8,
             *load_times,
             accesses,
