@@ -31,7 +31,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import STATIC_SMEM_BYTES, Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..surface import (
     MEMSET_SECONDS,
     bytes_of,
@@ -61,6 +61,7 @@ from .facts import (
     held_of,
     is_narrow,
     levels_of,
+    parts_of,
     passes_of,
     registers_of,
     row_elements,
@@ -74,7 +75,7 @@ from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .kernel import RowsEmitter
 from .limits import MOST_ACROSS, illegal
 from .model import RowsModel
-from .tiling import RowsTiling, split_region
+from .tiling import RowParts, RowsTiling
 
 
 @dataclass(frozen=True)
@@ -191,15 +192,20 @@ class RowsEngine(Engine):
             return replace(found, seconds=found.seconds + MEMSET_SECONDS)
         return found
 
-    # ---- tiling
+    # ---- lowering
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(fusion, parts=parts_of(fusion).named())
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        reductions, columns, extremes = split_region(region)
+        parts = RowParts.of_region(region)
+        reductions, columns = parts.along, parts.columns
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
         # What finds a row's extreme may be no reduction of its own.
-        sources = [e.source for e in extremes if e.source not in reductions]
+        elements = [source for _, source in parts.extremes]
+        sources = [source for source in elements if source not in reductions]
         accesses = accesses_of(region, [*reductions, *sources])
         order = axis_order(dims, accesses)
         groups = [
@@ -223,7 +229,7 @@ class RowsEngine(Engine):
         row = product(dims[axis] for group in groups[1] for axis in group)
         fragments = -(-row.bounds()[1] // (width if is_row else 1))
         step = threads * blocks
-        last = [inputs_of(extreme.source)[0] for extreme in extremes]
+        last = [inputs_of(source)[0] for source in elements]
         levels = region_levels(region, reductions)
         again = read_again(region, reads_of_passes(region, levels, after=last))
         count = -(-fragments // step) if held else 0

@@ -29,7 +29,7 @@ from ..views.reduced import (
 from .columns import bytes_of_block
 from .extremes import BYTES, MODES
 from .ring import PRODUCER_THREADS, memory_bytes
-from .tiling import is_shared
+from .tiling import RowParts, is_shared
 
 LEAST_THREADS = 128  # of a block
 _LINE_BYTES = 128
@@ -45,28 +45,28 @@ _FUNCTIONS = {
 
 
 def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
-    """(reductions along rows, sums of columns): the first reduction says what a row is, if
-    others need it; else the one whose axes run fastest."""
-    along, columns, _ = _split(fusion)
-    return along, columns
+    """(reductions along rows, sums of columns), see `parts_of`."""
+    parts = parts_of(fusion)
+    return [*parts.along], [*parts.columns]
 
 
-def extremes_of(fusion: Fusion) -> list[tuple[Reduction, Reduction]]:
-    """The largest and smallest elements of all rows, each with the reduction whose elements it is
-    of: itself, or one that finds each row's."""
-    return _split(fusion)[2]
+def extremes_of(fusion: Fusion) -> Sequence[tuple[Reduction, Reduction]]:
+    """The largest and smallest elements of all rows, see `RowParts`."""
+    return parts_of(fusion).extremes
 
 
 @remembered
-def _split(
-    fusion: Fusion,
-) -> tuple[list[Reduction], list[Reduction], list[tuple[Reduction, Reduction]]]:
+def parts_of(fusion: Fusion) -> RowParts:
+    """The reductions of a fusion by what they are to the kernels.
+
+    The first reduction says what a row is, if others need it; else the one whose axes run fastest.
+    """
     found = reductions_of(fusion)
     below = [{r for t in op.operands for r in fusion.upstream(t)} for op in found]
     needed = [op for op in found if any(op in ops for ops in below) or _flows_on(fusion, op)]
     first = list(needed or found)[:1]
     if not first:
-        return [], [], []
+        return RowParts(())
     extremes = [
         (op, source)
         for op in found
@@ -76,7 +76,7 @@ def _split(
     columns = [op for op in found if op not in beside and _is_across(op, first[0])]
     beside.update(source for op, source in extremes if not _is_read_beside(fusion, source, op))
     along = [op for op in found if op not in beside and op not in columns]
-    return along or first, columns, extremes
+    return RowParts(along or first, columns, extremes)
 
 
 def _elements_of(fusion: Fusion, op: Reduction, row: Reduction) -> Reduction | None:
@@ -102,11 +102,12 @@ def _is_read_beside(fusion: Fusion, source: Reduction, op: Reduction) -> bool:
 @remembered
 def without_extremes(fusion: Fusion) -> Fusion:
     """The rest, as it is where there are none."""
-    along, columns, extremes = _split(fusion)
-    if not extremes:
+    parts = parts_of(fusion)
+    if not parts.extremes:
         return fusion
-    left_out = set[Op](op for pair in extremes for op in pair).difference(along, columns)
-    outputs = {op.y for op, _ in extremes}
+    left_out = set[Op](op for pair in parts.extremes for op in pair)
+    left_out = left_out.difference(parts.along, parts.columns)
+    outputs = {op.y for op, _ in parts.extremes}
     return Fusion(
         fusion.index,
         tuple(op for op in fusion.ops if op not in left_out),

@@ -17,8 +17,9 @@ from ...codegen.totals.exponentials import sums_of_exponentials
 from ...codegen.totals.row_totals import RowTotals
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops, coordinates_of
-from ...codegen.walk.region_walk import inputs_of, is_reduction, reduced_axes
+from ...codegen.walk.region_walk import inputs_of
 from ...dialect.tensor import Tensor
+from ...errors import DnncError, Status
 from ...expr import Expr, ceildiv, product
 from ...target import WARP_THREADS
 from ..views.reduced import read_again, reads_of_passes, region_levels
@@ -117,69 +118,38 @@ class Extreme:
         return "amax" if start == 0 else "max" if start < 0 else "min"
 
 
-def split_region(region: Region) -> tuple[list[Any], list[Any], list[Extreme]]:
-    """(reductions along rows, sums of columns, extremes of all rows) of a region; see
-    `rows.facts`, which asks the fusion the same."""
-    reductions = [op for op in region.generics() if is_reduction(op)]
-    needed = _flowing_on(region, reductions)
-    dims = region.dims_of(inputs_of(reductions[0])[0])
-    wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
-    first = (needed or reductions)[0]
-    row = set(reduced_axes(first))
-    kept = [axis for axis in wide if axis not in row]
-    extremes = _extremes(region, reductions, first, dims) if kept else []
-    beside = [extreme.operation for extreme in extremes]
-    columns = [
-        op for op in reductions
-        if op not in beside and [a for a in reduced_axes(op) if a in wide] == kept
-    ]  # fmt: skip
-    beside += [e.source for e in extremes if not _is_read_beside(region, e)]
-    along = [op for op in reductions if op not in (*beside, *columns)]
-    return along or [first], columns, extremes
+@dataclass(frozen=True)
+class RowParts:
+    """The reductions of a fusion by what they are to the kernels: of a fusion `Reduction`s, of a
+    region generics.
 
+    along: of rows.  columns: sums of columns.  extremes: of all rows, each with the reduction whose
+    elements it is of: itself, or one that finds each row's.
+    """
 
-def _extremes(
-    region: Region, reductions: Sequence[Any], first: Any, dims: tuple[Expr, ...]
-) -> list[Extreme]:
-    """first: the reduction along rows that says what these are."""
-    found: list[Extreme] = []
-    totals = {op.results[0]: op for op in reductions}
-    for op in reductions:
-        if op == first or any(n.constant != 1 for n in region.dims_of(op.results[0])):
-            continue
-        value = inputs_of(op)[0]
-        if region.dims_of(value) == dims:
-            found.append(Extreme(op, op))
-            continue
-        whole = identity_access(len(dims))
-        ((total, _),) = region.accesses(value, whole, stop=totals.__contains__)
-        found.append(Extreme(op, totals[total]))
-    return found
+    along: Sequence[Any]
+    columns: Sequence[Any] = ()
+    extremes: Sequence[tuple[Any, Any]] = ()
 
+    def named(self) -> dict[str, Sequence[Any]]:
+        """The operations by the names that `of_region` looks up."""
+        found = {"along": self.along, "columns": self.columns}
+        for number, (extreme, elements) in enumerate(self.extremes):
+            found |= {f"extreme {number}": [extreme], f"elements {number}": [elements]}
+        return {name: ops for name, ops in found.items() if ops}
 
-def _is_read_beside(region: Region, extreme: Extreme) -> bool:
-    """Whether more than an extreme needs what finds each row's."""
-    if extreme.source == extreme.operation:
-        return False
-    total, value = extreme.source.results[0], inputs_of(extreme.operation)[0]
-    users = [op for op in region.generics() if total in inputs_of(op)]
-    mapped = extreme.operation if value == total else value.owner
-    return users != [mapped] or any(value == total for value, _ in region.outputs)
-
-
-def _flowing_on(region: Region, reductions: Sequence[Any]) -> list[Any]:
-    """The reductions whose result goes into work of their input's dims, or into another one."""
-    reached: dict[Any, set[Any]] = {}  # value -> the dims of what is made of it; None: a reduction
-    for op in reversed(region.generics()):
-        result = op.results[0]
-        own = None if is_reduction(op) else region.dims_of(result)
-        for value in inputs_of(op):
-            reached.setdefault(value, set()).update({own}, reached.get(result, ()))
-    return [
-        op for op in reductions
-        if not reached.get(op.results[0], set()).isdisjoint(
-            {None, region.dims_of(inputs_of(op)[0])})
-    ]  # fmt: skip
+    @staticmethod
+    def of_region(region: Region) -> RowParts:
+        """The parts that `lower-to-linalg` wrote down."""
+        names = region.parts
+        if "along" not in names:
+            what = "a fusion of rows without dnn.parts"
+            raise DnncError(Status.BAD_PARAM, what, "reductions as lower-to-linalg marks them")
+        count = sum(name.startswith("extreme ") for name in names)
+        extremes = [
+            (region.part(f"extreme {n}"), region.part(f"elements {n}")) for n in range(count)
+        ]
+        return RowParts(names["along"], names.get("columns", ()), extremes)
 
 
 class Rows:
@@ -196,7 +166,9 @@ class Rows:
     def __init__(self, region: Region, tiling: RowsTiling):
         t, self.region, self.tiling = tiling, region, tiling
         self.is_row = t.along == "row"
-        along_rows, self.columns, self.extremes = split_region(region)
+        parts = RowParts.of_region(region)
+        along_rows, self.columns = parts.along, parts.columns
+        self.extremes = [Extreme(*pair) for pair in parts.extremes]
         self.dims = region.dims_of(inputs_of(along_rows[0])[0])
         # Several blocks of an SM rather go over the row again: moments take registers.
         found = moments.squared_distances(region) if t.slots or t.meets_ahead else {}
