@@ -40,8 +40,7 @@ TARGETS = ("sm_80", "sm_90a", "sm_120")
 # Engines whose `legal` counts what their first kernel is launched with, to the byte.
 EXACT = {
     "matmul_sm80", "matmul_sm90", "conv_sm80", "conv_sm90", "conv_product_sm90", "conv_stem_sm90",
-    "conv_wgrad_sm80", "conv_wgrad_sm90", "sdpa_sm80", "sdpa_fwd_sm90", "sdpa_bwd_sm80",
-    "sdpa_bwd_sm90",
+    "conv_wgrad_sm80", "conv_wgrad_sm90", "sdpa_sm80", "sdpa_bwd_sm80", "sdpa_bwd_sm90",
 }  # fmt: skip
 _TRIED = 60  # random choices of knobs, of which `legal` passes some
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -84,6 +84,12 @@ def opt(
             autocompletion=completion.target_names,
         ),
     ] = None,
+    print_debuginfo: Annotated[
+        bool, typer.Option("--mlir-print-debuginfo", help="Print the location of each operation.")
+    ] = False,
+    print_op_generic: Annotated[
+        bool, typer.Option("--mlir-print-op-generic", help="Print operations in the generic form.")
+    ] = False,
     print_irdl: Annotated[
         bool,
         typer.Option(
@@ -104,15 +110,16 @@ def opt(
     """
     from .. import passes
 
-    steps = passes.parse_pipeline(pipeline)
     after = _print_module if print_between_passes else _ignore
-    text, named = _module_text(file)
+    text, named = _module_text(file)  # a graph file may register passes
+    steps = passes.parse_pipeline(pipeline)
     row = _one_row(target_or(target, named))
     steps = [_ranked_for(step, row) for step in steps]
+    form = {"enable_debug_info": print_debuginfo, "print_generic_op_form": print_op_generic}
     problems: list[Diagnostic] = []
     printed: list[str] = []
     for part in _parts(text) if split_input_file else [text]:
-        made, errors = _run_part(part, steps, row, after)
+        made, errors = _run_part(part, steps, row, after, form)
         problems += differences(expected_in(part), errors) if verify_diagnostics else errors
         if made is not None:
             printed.append(made)
@@ -175,9 +182,12 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _run_part(
-    text: str, steps: Any, target: Any, after: Callable[[str, Any], None]
+    text: str, steps: Any, target: Any, after: Callable[[str, Any], None], form: Mapping[str, bool]
 ) -> tuple[str | None, list[Diagnostic]]:
-    """(the module after the passes, None if there were errors; the errors)."""
+    """(the module after the passes, None if there were errors; the errors).
+
+    form: how MLIR prints it.
+    """
     from .. import mlir, passes
     from ..dialect import dnn
     from ..mlir import ir
@@ -193,7 +203,7 @@ def _run_part(
             passes.run(module, steps, after)
         except DnncError as error:
             return None, _diagnostics_of(error, text)
-        made = str(module)
+        made = module.operation.get_asm(**form)
     return made if made.endswith("\n") else made + "\n", []
 
 

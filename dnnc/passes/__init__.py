@@ -7,8 +7,10 @@ Names that are not ours go to MLIR, so that upstream passes can stand between th
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import mlir
@@ -39,7 +41,48 @@ PASSES: tuple[type[Pass], ...] = (
 
 BY_NAME = {kind.name: kind for kind in PASSES}
 
+_outside: tuple[type[Pass], ...] = ()  # of other packages, in the order in which they came
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
 Step = Pass | str  # ours, or the text of an upstream pass
+
+
+def all_passes() -> dict[str, type[Pass]]:
+    """Name -> pass: the package's own, then those that are registered."""
+    return BY_NAME | {kind.name: kind for kind in _outside}
+
+
+def register(kind: type[Pass]) -> None:
+    """Gives a pass from outside the package its name in pipelines, for the rest of this process.
+
+    The name, of lower-case letters, digits and `-`, is no other pass's.  The pass takes and makes a
+    stage, or "" for any.
+    """
+    global _outside
+    where = "dnnc.passes.register"
+    if not (isinstance(kind, type) and issubclass(kind, Pass) and dataclasses.is_dataclass(kind)):
+        accepted = "a frozen dataclass that derives from dnnc.passes.Pass"
+        raise DnncError(Status.BAD_PARAM, f"{kind!r:.80}", accepted, where)
+    if _NAME.fullmatch(kind.name) is None or kind.name in all_passes():
+        what, accepted = f"name {kind.name!r}", "lower-case letters, digits and -, no other pass's"
+        raise DnncError(Status.BAD_PARAM, what, accepted, where)
+    if unknown := {kind.takes, kind.makes} - {"", *stages.SPECS}:
+        what = f"stage {min(unknown)!r} of pass {kind.name}"
+        raise DnncError(Status.BAD_PARAM, what, f"'', {', '.join(stages.SPECS)}", where)
+    _outside = (*_outside, kind)
+
+
+@contextmanager
+def registered(*kinds: type[Pass]) -> Generator[None]:
+    """Registers passes for the length of a `with` statement."""
+    global _outside
+    before = _outside
+    try:
+        for kind in kinds:
+            register(kind)
+        yield
+    finally:
+        _outside = before
 
 
 def parse_pipeline(text: str) -> list[Step]:
@@ -81,7 +124,8 @@ def run(
 def _verify_taken(module: Any, step: Pass) -> None:
     at = stages.stage_of(module)
     if at != step.takes:
-        makers = [kind.name for kind in PASSES if kind.takes != kind.makes == step.takes]
+        kinds = all_passes().values()
+        makers = [kind.name for kind in kinds if kind.takes != kind.makes == step.takes]
         what = f"pass {step.name}: a module at stage {at}"
         supported = f"one at stage {step.takes}{''.join(f', as {m} makes it' for m in makers)}"
         raise DnncError(Status.BAD_PARAM, what, supported, "pass pipeline")
@@ -126,7 +170,7 @@ def _run_upstream(module: Any, text: str) -> None:
         raise DnncError(
             Status.BAD_PARAM,
             f"pass {text!r}: {str(error).splitlines()[0]}",
-            f"{', '.join(BY_NAME)}, or a pass of MLIR",
+            f"{', '.join(all_passes())}, or a pass of MLIR",
         ) from error
     try:
         manager.run(module.operation)
@@ -152,7 +196,7 @@ def _split(text: str) -> list[str]:
 
 def _parse_pass(text: str) -> Step:
     name, brace, rest = text.partition("{")
-    kind = BY_NAME.get(name.strip())
+    kind = all_passes().get(name.strip())
     if kind is None:
         return text
     fields = {field.name: field for field in dataclasses.fields(kind)}

@@ -5,7 +5,11 @@ from collections import Counter
 
 import pytest
 
-from tests.legal_choices import DRAWS, EXACT, TARGETS, check_drawn
+from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named
+from dnnc.target import of
+from tests import attention_graphs
+from tests.legal_choices import DRAWS, EXACT, TARGETS, check, check_drawn
 
 SEED = datetime.date.today().toordinal()
 
@@ -27,3 +31,15 @@ def test_legal_choices_are_built_of_many(family):
 def test_every_engine_that_counts_to_the_byte_is_among_them():
     found = {engine for family in DRAWS for n in range(3) for engine in check_drawn(family, n)}
     assert found >= EXACT
+
+
+@pytest.mark.parametrize(("sequences", "fits"), [(8, True), (2048, False)])
+def test_a_table_of_packed_sequences_takes_shared_memory(sequences, fits):
+    """227 KiB hold three stages of keys and values, and a table of a few sequences beside them."""
+    g, _ = attention_graphs.packed([70] * sequences, [70] * sequences, depth=128)
+    finalized = g.graph.finalize()
+    (fusion,) = partition(finalized, [finalized.live_ops])
+    knobs = {"TILE_M": 128, "TILE_N": 128, "STAGES": 3, "KERNEL_CFG": 0, "SCHED_POLICY": 1}
+    engine, target = engine_named("sdpa_fwd_sm90"), of("sm_90a")
+    assert (not engine.legal(knobs, fusion, target)) == fits
+    check(g.graph, engine, fusion, knobs if fits else {**knobs, "STAGES": 2}, target)

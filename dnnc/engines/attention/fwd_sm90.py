@@ -25,7 +25,7 @@ from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, Rng
+from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, RaggedLoad, Rng
 from ...errors import Status
 from ...expr import device_dim, minimum, product, typical
 from ...target import Target
@@ -133,7 +133,7 @@ class SdpaFwdSm90Engine(Engine):
         kind = Kind.of(fusion)
         if knobs["TILE_N"] % kind.step:
             return (knob_reason(f"TILE_N={knobs['TILE_N']}", f"multiples of {kind.step}"),)
-        tiling = _tiling(knobs, *head_of(found), kind, staged=0)
+        tiling = _tiling(knobs, *head_of(found), kind, staged=0, entries=_most_entries(found))
         if kind.is_fp8:
             reasons += fp8_knob_reasons(knobs, tiling, kind, found)
         elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
@@ -359,6 +359,13 @@ def _tiling(
 
 
 _SHARED_MEMORY = 227 << 10  # of a block of sm_90
+
+
+def _most_entries(found: Attention) -> int:
+    """Entries of a table of packed queries, where there is one; see `_packed_entries`."""
+    load = found.q.load
+    most = load.padded.shape[0].bounds()[1] if isinstance(load, RaggedLoad) else 0
+    return most if most <= _MOST_ENTRIES else 0
 
 
 def _packed_entries(parts: AttentionRegion) -> int:

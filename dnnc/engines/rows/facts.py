@@ -277,9 +277,12 @@ def ring_inputs(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
     return [t for t in runs if t.shape == dims], [t for t in runs if t.shape == row]
 
 
-def dynamic_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Shared memory of a block for its ring, and for its sums of columns when all rows are done."""
-    if knobs["STAGES"] <= 1:
+def dynamic_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    """Shared memory of a block for its ring or for rows that are read again, and for its sums of
+    columns when all rows are done."""
+    if knobs["STAGES"] == 1:
+        return slot_bytes(fusion, knobs, target)
+    if not knobs["STAGES"]:
         return _sums_bytes(fusion, knobs)
     whole, vectors = ring_inputs(fusion)
     if not has_own_rings(knobs):

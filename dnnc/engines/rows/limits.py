@@ -112,7 +112,7 @@ def _shared_memory(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
         what = f"{needed} bytes of shared memory for the totals of {totals} reductions"
         return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
     count = max(1, knobs["CTA_COUNT"])
-    needed += dynamic_bytes(fusion, knobs)
+    needed += dynamic_bytes(fusion, knobs, target)
     if (needed + 1024) * count > target.smem_sm_bytes:
         what = f"{needed} bytes of shared memory for each of {count} blocks"
         return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
