@@ -27,6 +27,7 @@ from .choosing.unspilled import Door, unspilled
 from .choosing.variants import guarded_configs
 from .codegen import kept, nvptx
 from .codegen.nvptx import Assembled
+from .codegen.stretch import marked, read_marks
 from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
@@ -97,7 +98,7 @@ class Compilation:
         if self.stage == "ptx":
             host = "".join(f"{_HOST_MARK}{line}\n" for line in str(self.module).splitlines())
             return f"{self.ptx}{host}"
-        return str(self.module)
+        return marked(self.module)
 
 
 Report = Callable[[str, float], None]
@@ -128,6 +129,7 @@ def resume(text: str, target: Target | None = None) -> Compilation:
         codes, host = ptx.split(_NEXT_MODULE), f"{mark}{host}".splitlines()
         text = "\n".join(line.removeprefix(_HOST_MARK) for line in host)
     module = mlir.parse(text)
+    read_marks(module)
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
         attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)

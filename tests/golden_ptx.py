@@ -10,7 +10,7 @@ graph, and some with other knobs.  `write` goes on where a file ends, so that it
 one anew, and says which differ.  `count` says how many entries each engine and each value of a
 knob has.
 
-Hashed is PTX without comments, `.file` and `.loc`, its registers numbered by first use.
+Hashed is PTX without comments and locations, its registers numbered by first use.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from tests import (
     random_graphs,
     random_large_attention,
 )
+from tests.support.plain_ptx import plain
 
 Build = Callable[[], Any]
 
@@ -220,7 +221,6 @@ def _digest(graph: Any, target: Any, config: Any) -> str:
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
-_PLACE = re.compile(r"^\s*\.(?:file|loc)\b[^\n]*\n", re.M)
 _REGISTER = re.compile(r"%([a-z]+)(\d+)\b")
 
 
@@ -232,7 +232,7 @@ def digest_of(ptx: str) -> str:
         number = numbers.setdefault(found[0], len(numbers))
         return f"%{found[1]}{number}"
 
-    text = _REGISTER.sub(renumbered, _PLACE.sub("", _COMMENT.sub("", ptx)))
+    text = _REGISTER.sub(renumbered, _COMMENT.sub("", plain(ptx)))
     lines = (" ".join(line.split()) for line in text.splitlines())
     return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()[:24]
 

@@ -189,6 +189,7 @@ def _run_part(
     form: how MLIR prints it.
     """
     from .. import mlir, passes
+    from ..codegen.stretch import marked, read_marks
     from ..dialect import dnn
     from ..mlir import ir
     from ..passes import stages, unchanged
@@ -196,6 +197,7 @@ def _run_part(
     with dnn.context():
         try:
             module = mlir.parse(text)
+            read_marks(module)
             if "dnn.graph" in text:
                 unchanged.verify(module, stages.stage_of(module))
             if target is not None:
@@ -203,7 +205,7 @@ def _run_part(
             passes.run(module, steps, after)
         except DnncError as error:
             return None, _diagnostics_of(error, text)
-        made = module.operation.get_asm(**form)
+        made = marked(module, **form)
     return made if made.endswith("\n") else made + "\n", []
 
 

@@ -21,6 +21,7 @@ from ..plan.plan import Arg, TensorMap
 from ..target import Target
 from . import ops
 from .scalars.scalar import element_type
+from .stretch import kernel_locations
 from .value import wrapped
 
 # The largest count whose numbers have 32 bits.  The rest up to 2**31 is for blocks and unrolled
@@ -65,6 +66,10 @@ class Kernel:
     def body(self) -> Iterator[Kernel]:
         """Opens the function; at the end it is finished."""
         block = self.gpu_module.regions[0].blocks[0]
+        with kernel_locations(self.name):
+            yield from self._body(block)
+
+    def _body(self, block: Any) -> Iterator[Kernel]:
         with ir.InsertionPoint(block):
             void = ir.Type.parse("!llvm.func<void ()>")
             self._function = llvm.LLVMFuncOp(self.name, ir.TypeAttr.get(void))

@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import DnncError, Status
 from ..mlir import gpu, ir, run_pipeline
 from ..target import Target
+from .stretch import commented
 
 OPTIONS = ("-O3", "-lineinfo")
 # nvJitLink's cache on disk gives the cubin without the log that has its registers and spills.
@@ -94,7 +95,7 @@ def to_ptx(gpu_module: Any) -> str:
     run_pipeline(gpu_module, f"builtin.module(gpu-module-to-binary{{format=isa{linked}}})")
     binary = gpu_module.body.operations[0]
     data = bytes(gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object)
-    text = data.decode().rstrip("\0\n") + "\n"
+    text = commented(data.decode().rstrip("\0\n") + "\n")
     unresolved = re.search(r"^\.extern \.func.*?(\w+)\s*$", text, re.MULTILINE)
     if unresolved:
         raise DnncError(

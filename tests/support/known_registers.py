@@ -1,9 +1,10 @@
 """Registers, spills and memory of the kernels of tests, as the assembler said them before.
 
-known_registers.txt has a line for each PTX: a hash of it, of its target and of the assembler, and
-the numbers of each kernel in the order of their names.  `make registers` writes it anew.  What an
-entry says depends on its hash alone, so that a file that is out of date costs time and is never
-wrong.  PTX that the assembler warns about is not in it: tests look at what it says.
+known_registers.txt has a line for each PTX: a hash of it without locations, of its target and of
+the assembler, and the numbers of each kernel in the order of their names.  `make registers` writes
+it anew.  What an entry says depends on its hash alone, so that a file that is out of date costs
+time and is never wrong.  PTX that the assembler warns about is not in it: tests look at what it
+says.
 """
 
 import functools
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from dnnc import tools
 from dnnc.codegen import nvptx
+from tests.support.plain_ptx import plain
 
 PATH = Path(__file__).with_suffix(".txt")
 
@@ -27,7 +29,7 @@ found: dict[str, str] = {}  # what this process has assembled
 
 def _key(ptx, target):
     versions = [tools.versions()[name] for name in ("nvidia-nvjitlink", "nvidia-cuda-nvcc")]
-    parts = (ptx, target.name, *versions, *nvptx.OPTIONS)
+    parts = (plain(ptx), target.name, *versions, *nvptx.OPTIONS)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...mlir import arith, ir, llvm
 from ...mlir import math as mlir_math
 from .. import ops
+from ..stretch import stretch
 from ..totals.reduce import shuffle_xor
 from ..totals.votes import is_any_above
 
@@ -76,6 +77,7 @@ class OnlineSoftmax:
     may_be_far: bool = False
     lift: int = 0
 
+    @stretch("softmax")
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """State after the first block; is_masked: whether a row may have no score above -inf."""
         most = [_over_quad(own, _max) for own in self._lane_maximum(scores)]
@@ -83,6 +85,7 @@ class OnlineSoftmax:
         rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
         return Step(exponentials, rows, ())
 
+    @stretch("softmax")
     def next(
         self,
         scores: Sequence[Any],

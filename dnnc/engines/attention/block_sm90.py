@@ -16,6 +16,7 @@ from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.state import chosen, loop, repeat
+from ...codegen.stretch import stretch
 from ...codegen.tiles.tile_table import TileTable
 from ...target import WARP_THREADS
 from .number_ranges import Table
@@ -108,6 +109,7 @@ class SdpaBlock:
         barriers = smem.byte_pointer(first, own * Pipeline.barrier_bytes(t.q_stages))
         return Pipeline.of(data, t.q_bytes, t.q_stages, barriers)
 
+    @stretch("set up")
     def begin(self) -> None:
         """Initialises the barriers, and what all threads read."""
         t = self.tiling

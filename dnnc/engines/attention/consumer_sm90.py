@@ -23,6 +23,7 @@ from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import smem
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...mlir import arith, ir, llvm, nvvm
 from ...mlir import math as mlir_math
 from ...target import WARP_THREADS
@@ -281,6 +282,7 @@ class SdpaConsumer:
 
     # ---- products
 
+    @stretch("query-key product")
     def _start_scores(self, q: Any, keys: Cursor) -> Any:
         """Starts Q @ K' of a block."""
         t = self.tiling
@@ -298,6 +300,7 @@ class SdpaConsumer:
         wgmma.commit()
         return sums
 
+    @stretch("value product")
     def _start_result(self, weights: Sequence[Any], values: Cursor, result: Sequence[Any]) -> Any:
         """Starts O += P @ V of a block."""
         t = self.tiling
@@ -371,6 +374,7 @@ class SdpaConsumer:
             tma.wait_read(0)
             mbarrier.arrive(self.queries.empty_barrier(self.block.query_cursor(before)))
 
+    @stretch("epilogue")
     def _finish(self, walk: Any, result: Sequence[Any], rows: Rows, cursor: Cursor) -> None:
         """Divides, walks what comes after, and stores."""
         walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)

@@ -32,6 +32,7 @@ from ...codegen.attention.sources import Source
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...dtypes import DType
 from ...mlir import arith, ir
@@ -133,11 +134,12 @@ class SdpaEmitter:
         """Goes through the keys, and stores what comes of it."""
         rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
         smem.wait(0)
-        if self.parts_store is None:
-            walk.store(softmax, rows, result)
-            walk.keep_unseen(blocks.first, blocks.end)
-        else:
-            self.parts_store.put(walk, softmax, rows, result)
+        with stretch("epilogue"):
+            if self.parts_store is None:
+                walk.store(softmax, rows, result)
+                walk.keep_unseen(blocks.first, blocks.end)
+            else:
+                self.parts_store.put(walk, softmax, rows, result)
 
     def _begin(self, blocks: KeyBlocks) -> Any:
         """Starts loading the first blocks; gives the one that is next where some blocks are left
@@ -192,6 +194,7 @@ class SdpaEmitter:
         for stage in range(t.stages):
             t.k_rows.clear_ends(self._at(stage * t.stage_bytes), t.threads)
 
+    @stretch("load")
     def _load(self, block: Any, first: Any, slot: Any) -> None:
         """Starts loading a block of keys and values into a stage, if it is not before the first."""
         t = self.tiling
@@ -310,6 +313,7 @@ class SdpaEmitter:
 
     # ---- products
 
+    @stretch("query-key product")
     def _scores(self, slot: Any, queries: Queries) -> list[Any]:
         """Q @ K' of a block: as `wgmma.AccumulatorLayout` says."""
         t = self.tiling
@@ -326,6 +330,7 @@ class SdpaEmitter:
                     sums = self._multiplied(self.qk, a, b, sums, row // 2)
         return sums
 
+    @stretch("value product")
     def _add_result(self, slot: Any, weights: Sequence[Any], result: Sequence[Any]) -> list[Any]:
         """O + P @ V of a block."""
         t = self.tiling

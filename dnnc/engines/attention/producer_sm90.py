@@ -14,6 +14,7 @@ from ...codegen import ops
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...mlir import nvvm
 from .block_sm90 import Progress, SdpaBlock, unless
 from .entry import Entry
@@ -91,6 +92,7 @@ class SdpaProducer:
             final = end.pending
         return Progress(end.keys, load_values(end.values, final), now.count + 1)
 
+    @stretch("load")
     def _load_queries(self, tile: QueryTile, count: Any) -> None:
         t, cursor, operand = self.tiling, self.block.query_cursor(count), self.operands["q"]
         entry = operand.entry(tile)
@@ -101,6 +103,7 @@ class SdpaProducer:
             row = self.schedule.from_first(tile.row + own * wgmma.M)
             operand.load(ring.slot(cursor), ring.full_barrier(cursor), tile, entry, row)
 
+    @stretch("load")
     def _load_block(
         self, name: str, ring: Pipeline, tile: QueryTile, entry: Entry, cursor: Cursor, block: Any
     ) -> Cursor:

@@ -15,6 +15,7 @@ from ...codegen.memory.tiled_tensor import TiledTensor
 from ...codegen.scalars.byte_math import f8_word
 from ...codegen.scalars.math import tanh_together
 from ...codegen.scalars.scalar import element_type
+from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
 from ...mlir import arith, ir, llvm
@@ -90,6 +91,7 @@ class ScoreWalk(TileWalk):
 
     # ---- scores
 
+    @stretch("mask")
     def scores(self, sums: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
         """Accumulators of a block of keys as scores, over `SdpaRegion.factor`.
 
@@ -143,6 +145,7 @@ class ScoreWalk(TileWalk):
 
     # ---- weights
 
+    @stretch("mask")
     def weights(self, exponentials: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
         """Words of the second product's first operand (`wgmma.OperandLayout`); outputs that have
         an element for each score are stored on the way.  is_masked: whether masks are looked at."""

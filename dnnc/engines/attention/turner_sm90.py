@@ -10,6 +10,7 @@ from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...mlir import nvvm
 from ...target import WARP_THREADS
 from .schedule import QueryTile, Schedule
@@ -47,6 +48,7 @@ class ValueTurner:
 
         return end
 
+    @stretch("transform operand")
     def _block(self, cursor: Cursor) -> Cursor:
         lane = ops.thread_id() & (WARP_THREADS - 1)
         self.raw.wait_full(cursor)

@@ -20,6 +20,7 @@ from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.split import SplitSum
 from ...codegen.hopper.stream_sum import StreamSum
 from ...codegen.state import chosen
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from .epilogue_loads_sm90 import Loads, RingLoads, StageLoads
 from .epilogue_sm90 import Epilogue
@@ -136,6 +137,7 @@ class Consumer:
 
         return chosen(has_epilogue(self.tiling, place), now, total, leave)
 
+    @stretch("sum of parts")
     def _finish_split(self, place: TilePlace, sums: Sequence[Any], phase: Any) -> None:
         """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
         t = self.tiling

@@ -29,6 +29,7 @@ from ...codegen.memory import l2
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.region import Region
 from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.totals import reduce
 from ...codegen.totals.row_exchange import RowExchange
@@ -241,6 +242,7 @@ class Epilogue:
             with ops.if_(self.thread.eq(0)):
                 tma.wait_read(0)
 
+    @stretch("epilogue")
     def run(
         self,
         place: TilePlace,

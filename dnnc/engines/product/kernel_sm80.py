@@ -27,6 +27,7 @@ from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TileOrder
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
@@ -317,6 +318,7 @@ class _Emitter:
     def _slots(self, slot: Any) -> tuple[Any, Any]:
         return slot, smem.byte_pointer(slot, self.layout.a_bytes)
 
+    @stretch("load")
     def _load(self, slot: Any, tile: Any, places: Sequence[Any]) -> None:
         """Loads k tile number `tile` into a stage."""
         first_k = ops.mul(tile, self.tile_k)
@@ -328,6 +330,7 @@ class _Emitter:
                 operand.put(operand.fetch(self.walk, place, first_k), target)
                 self.walk.forget()
 
+    @stretch("load")
     def _start_load(
         self, slot: Any, tile: Any, last: Any, condition: Any, places: Sequence[Any]
     ) -> list[Any]:
@@ -346,6 +349,7 @@ class _Emitter:
                 self.walk.forget()
         return held
 
+    @stretch("load")
     def _finish_load(self, slot: Any, held: Sequence[Any], condition: Any) -> None:
         rest = iter(held)
         for operand, target in zip((self.a, self.b), self._slots(slot), strict=True):
@@ -353,6 +357,7 @@ class _Emitter:
                 with ops.if_(condition):
                     operand.put(next(rest), target)
 
+    @stretch("mainloop")
     def _multiply(self, slot: Any, sums: Sequence[Any]) -> list[Any]:
         """Adds the product of a stage's tiles to the accumulators."""
         sums = list(sums)
@@ -369,6 +374,7 @@ class _Emitter:
         """Where the sums of an m tile and the j-th n tile from the first on begin."""
         return (i * self.n_tiles + first + j) * 4
 
+    @stretch("mainloop")
     def _multiply_met(
         self, slot: Any, sums: Sequence[Any], tile: Any, meets: Callable[[Any, int], Any]
     ) -> list[Any]:
@@ -415,6 +421,7 @@ class _Emitter:
 
     # ---- epilogue
 
+    @stretch("epilogue")
     def _epilogue(self, base: Any, totals: Sequence[Any], batch: Batch) -> None:
         """Accumulators to shared memory, then g2 on fragments of the outputs."""
         ops.barrier()  # every warp has read its last operands

@@ -21,6 +21,7 @@ from ...codegen.hopper.turns import Turns
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
+from ...codegen.stretch import stretch
 from ...codegen.tiles.groups import GroupTable
 from ...codegen.tiles.schedule import TileOrder
 from ...codegen.totals.row_exchange import RowExchange
@@ -113,6 +114,7 @@ class Emitter:
 
     # ---- barriers
 
+    @stretch("set up")
     def _begin(self) -> None:
         """Makes the barriers, and the table of groups; all threads of the cluster meet."""
         with ops.if_(ops.thread_id().eq(0)):

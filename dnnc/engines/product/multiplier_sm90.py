@@ -18,6 +18,7 @@ from ...codegen.hopper.operand_fragments import OperandFragments
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.turns import Turns, later
 from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from .matrices_sm90 import Loop, Matrices
 from .tile_loop_sm90 import Tiles
@@ -97,6 +98,7 @@ class Multiplier:
 
         return end
 
+    @stretch("mainloop")
     def tile(self, places: Places, place: TilePlace) -> tuple[Places, list[Any]]:
         """(places, accumulators) after a tile: of each product, one for each 64 rows of the
         warpgroup.

@@ -16,6 +16,7 @@ from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from ...mlir import nvvm
 from .epilogue_sm90 import Epilogue
@@ -89,6 +90,7 @@ class Producer:
             self.raw_ring = self.rings.raw_of(self.group if t.producers > 1 else 0)
             self._load_tiles(thread.eq(0))
 
+    @stretch("load")
     def _load_beside(self, own: int, ring: Pipeline) -> None:
         """Loads what the epilogues of a consumer warpgroup read."""
         t = self.tiling
@@ -102,6 +104,7 @@ class Producer:
 
         self.tiles.each(Cursor(), tile, Role.THREAD, own)
 
+    @stretch("load")
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
         t = self.tiling

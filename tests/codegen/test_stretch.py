@@ -1,0 +1,83 @@
+"""Stretches of kernels: names in PTX, the same instructions, and texts that keep them."""
+
+import re
+
+import pytest
+
+import dnnc
+from dnnc import compiler
+from dnnc.codegen.stretch import NAMES, kernel_locations, stretch
+from dnnc.dialect import dnn
+from dnnc.options import Options
+from dnnc.target import of
+
+ATTENTION = {"load", "query-key product", "mask", "softmax", "value product", "epilogue"}
+PRODUCT = {"load", "mainloop", "epilogue"}
+
+
+def product():
+    g = dnnc.pygraph("p", io_data_type="f16", intermediate_data_type="f32")
+    a, b = g.tensor([1, 256, 128]), g.tensor([1, 128, 256])
+    g.relu(g.matmul(a, b)).set_output()
+    return g
+
+
+def convolution():
+    g = dnnc.pygraph("c", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([4, 64, 16, 16], [16384, 1, 1024, 64])
+    w = g.tensor([64, 64, 3, 3], [576, 1, 192, 64])
+    g.conv_fprop(x, w, padding=(1, 1)).set_output()
+    return g
+
+
+def attention():
+    g = dnnc.pygraph("s", io_data_type="f16", intermediate_data_type="f32")
+    q, k, v = (g.tensor([1, 2, 256, 64]) for _ in range(3))
+    o, _ = g.sdpa(q, k, v, attn_scale=0.5, use_causal_mask=True, generate_stats=False)
+    o.set_output()
+    return g
+
+
+def ptx_of(build, engine, target):
+    options = Options(engine=engine)
+    with dnn.context():
+        return compiler.advance(compiler.start(build().graph, of(target)), "ptx", options).ptx
+
+
+def stretches(ptx):
+    return set(re.findall(r"^\t\.loc\t.* // (.*)$", ptx, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("build", "engine", "target", "names"),
+    [
+        (product, "matmul_sm90", "sm_90a", PRODUCT | {"set up"}),
+        (product, "matmul_sm80", "sm_80", PRODUCT),
+        (convolution, "conv_sm90", "sm_90a", PRODUCT | {"set up"}),
+        (convolution, "conv_sm80", "sm_80", PRODUCT),
+        (attention, "sdpa_fwd_sm90", "sm_90a", ATTENTION | {"set up"}),
+        (attention, "sdpa_sm80", "sm_80", ATTENTION),
+    ],
+)
+def test_ptx_names_the_stretches_of_a_kernel(build, engine, target, names):
+    found = stretches(ptx_of(build, engine, target))
+    assert names <= found
+    assert found - set(NAMES) == {f"fusion0_{engine}"}
+
+
+@pytest.mark.parametrize("stage", ["kernel", "nvvm"])
+def test_texts_keep_stretches(stage):
+    with dnn.context():
+        work = compiler.start(attention().graph, of("sm_90a"))
+        text = compiler.advance(work, stage, Options(engine="sdpa_fwd_sm90")).text()
+        assert 'dnn.stretch = "softmax"' in text
+        ptx = compiler.advance(work, "ptx").ptx
+        again = compiler.resume(text)
+        assert again.text() == text
+        assert compiler.advance(again, "ptx").ptx == ptx
+
+
+def test_an_unknown_stretch_is_an_error():
+    with dnn.context(), kernel_locations("k"), pytest.raises(ValueError, match="'coffee'"):
+        with stretch("coffee"):
+            pass
