@@ -256,6 +256,7 @@ def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | 
     statistics, which are FLOAT; and of a virtual tensor, for `dnnc.pygraph` to choose.
     """
     is_statistic = node.method in ("sdpa", "sdpa_fp8") and port != "O"
+    is_statistic |= node.method == "sdpa_fp8_backward" and port.startswith("amax")
     if tensor.is_virtual or is_statistic or node.method == "slice":
         return None
     return tensor.owner.context.io_data_type
@@ -392,7 +393,7 @@ def _sides(node: Node) -> list[tuple[str, list[Tensor]]]:
     given, made = node.arguments, node.outputs
     queries = [given.get("q"), *made.values()]
     keys = [given.get("k"), given.get("v")]
-    if node.method == "sdpa_backward":
+    if node.method in ("sdpa_backward", "sdpa_fp8_backward"):
         queries = [*(given.get(name) for name in ("q", "o", "dO", "stats")), made.get("dQ")]
         keys += [made.get("dK"), made.get("dV")]
     named = (("max_total_seq_len_q", queries), ("max_total_seq_len_kv", keys))
@@ -403,6 +404,10 @@ def _sdpa_fp8(lowered: Lowered, node: Node, given: Given) -> Given:
     if given.pop("sf_o", None) is not None:
         what = "sf_o: block scales of O are of sm_100"
         raise DnncError(Status.NOT_SUPPORTED, what, "scale_o", _place(node))
+    return _own_softmax(lowered, node, given)
+
+
+def _own_softmax(lowered: Lowered, node: Node, given: Given) -> Given:
     for name in ("softmax_precision", "attn_scale_prefolded"):
         if given.pop(name, None):
             what = f"{name}: only cudnn-frontend's own kernels for sm_100 have it"
@@ -422,6 +427,7 @@ _ADAPTERS: Mapping[str, _Adapter] = {
     "sdpa": _sdpa,
     "sdpa_fp8": _sdpa_fp8,
     "sdpa_backward": _sdpa,
+    "sdpa_fp8_backward": _own_softmax,
 }
 
 # Methods of `dnnc.pygraph` without a compute type.

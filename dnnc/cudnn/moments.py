@@ -30,7 +30,7 @@ _OWN_SHAPES = ("pointwise", "matmul", "slice", "concatenate")
 
 # Operations whose constraints cudnn-frontend checks itself, when it validates; those of numbers of
 # heads are cudnnGraphNotSupportedErrors there.
-_VALIDATED = ("sdpa", "sdpa_fp8", "sdpa_backward")
+_VALIDATED = ("sdpa", "sdpa_fp8", "sdpa_backward", "sdpa_fp8_backward")
 _UNSUPPORTED = ("C2", "C10")
 
 

@@ -172,7 +172,6 @@ _WINDOW = "padding pre_padding post_padding stride dilation convolution_mode"
 
 _SM_100 = "of sm_100: its formats and tensor-core instructions are not on Hopper or before"
 _RECURRENT = "a linear recurrence, which cudnn-frontend's own kernels for sm_100 serve"
-_GRADIENT = "the gradient of attention in fp8; `sdpa_backward` takes 16 bits"
 _SERVED_ELSEWHERE = Missing(_RECURRENT, moments.PLAN)
 
 _MASKS = (
@@ -206,6 +205,10 @@ _SDPA_BACKWARD = (
     f"q k v o dO stats attn_scale bias dBias use_alibi_mask {_LENGTHS} {_TOTALS} {_F16_MASKS} "
     "use_deterministic_algorithm compute_data_type name score_mod score_mod_bprop sink_token "
     f"dSink_token {_ENGINES_OWN}"
+)
+_FP8_GRADIENT = (
+    "q k v o dO stats descale_q descale_k descale_v descale_o descale_dO descale_s descale_dP "
+    "scale_s scale_dQ scale_dK scale_dV scale_dP"
 )
 _FP8_GRADIENT_END = (
     f"attn_scale {_LENGTHS} use_causal_mask use_causal_mask_bottom_right diagonal_alignment "
@@ -333,10 +336,9 @@ OPERATIONS: Mapping[str, Operation] = {
              needed="q! k! v! o! dO! stats!",
              written="dBias dSink_token rng_dump"),
         _row("sdpa_fp8_backward", "SDPA_FP8_BWD",
-             f"q k v o dO stats descale_q descale_k descale_v descale_o descale_dO descale_s "
-             f"descale_dP scale_s scale_dQ scale_dK scale_dV scale_dP {_FP8_GRADIENT_END}",
+             f"{_FP8_GRADIENT} {_FP8_GRADIENT_END}",
              "dQ dK dV amax_dQ amax_dK amax_dV amax_dP",
-             missing=Missing(_GRADIENT), written="dSink_token"),
+             needed=_FP8_GRADIENT, written="dSink_token"),
         _row("sdpa_mxfp8", "SDPA_MXFP8",
              f"{_QKV} attn_scale use_causal_mask use_causal_mask_bottom_right diagonal_alignment "
              "diagonal_band_left_bound diagonal_band_right_bound compute_data_type name "

@@ -47,9 +47,9 @@ class AttentionGradient(Attention):
         self._indexed = exponential  # a kernel that masks has it, and makes the indices itself
         p = self._where_seen(exponential)
         do = self._zero_past(op.do, op.seq_len_q)
-        self._over_rows(self._in_type_of(do, self._dropped(p)), do, op.dv)
-        dp = self._dropped(self.product(do, self._transposed(op.v)))
-        delta = steps.reduction("add", steps.pointwise("mul", do, op.o), [_DEPTH])
+        self.weigh_rows(self._dropped(p), do)
+        dp = self._dropped(self.of_weights(do))
+        delta = self.row_sums(do)
         ds = self._where_seen(steps.pointwise("mul", p, steps.pointwise("sub", dp, delta)))
         if op.dbias is not None:
             self._sum_to(ds, op.dbias)
@@ -58,6 +58,19 @@ class AttentionGradient(Attention):
             lost = self._zero_past(steps.pointwise("mul", sink, delta), op.seq_len_q)
             self._sum_to(steps.pointwise("neg", lost), op.dsink_token)
         return ds
+
+    def weigh_rows(self, weights: Tensor, do: Tensor) -> None:
+        """dV, of the weights after dropout."""
+        self._over_rows(self._in_type_of(do, weights), do, self.op.dv)
+
+    def of_weights(self, do: Tensor) -> Tensor:
+        """The gradient of the weights after dropout."""
+        return self.product(do, self._transposed(self.op.v))
+
+    def row_sums(self, do: Tensor) -> Tensor:
+        """The sum of each row of dO * O."""
+        steps = self.steps
+        return steps.reduction("add", steps.pointwise("mul", do, self.op.o), [_DEPTH])
 
     def products(self, ds: Tensor, is_modified: bool = False) -> None:
         """dQ and dK, of the gradient of the scaled scores.
@@ -82,12 +95,16 @@ class AttentionGradient(Attention):
             return x
         return self.steps.pointwise("binary_select", x, 0.0, self._seen)
 
-    def _over_rows(self, weights: Tensor, rows: Tensor, to: Tensor) -> None:
-        """transpose(weights) times rows, summed over the query heads that share a head of `to`.
+    def _over_rows(
+        self, weights: Tensor, rows: Tensor, to: Tensor, like: Tensor | None = None
+    ) -> None:
+        """transpose(weights) times rows, summed over the query heads that share a head of `to`, or
+        of `like`, if the dims of `to` are not known yet.
 
         Their rows follow each other in one product.
         """
-        weights, rows = (self._by_heads(x, to.shape[_HEAD]) for x in (weights, rows))
+        heads = (like or to).shape[_HEAD]
+        weights, rows = (self._by_heads(x, heads) for x in (weights, rows))
         self.product(self._transposed(weights), rows, to=to)
 
     def _by_heads(self, x: Tensor, heads: Expr) -> Tensor:

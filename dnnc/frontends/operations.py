@@ -6,7 +6,7 @@ They are made of the operations' fields as this is imported.  `operations.pyi`, 
 
 from __future__ import annotations
 
-from . import attention, attention_backward, attention_fp8
+from . import attention, attention_backward, attention_fp8, attention_fp8_backward
 from .keywords import explain_keywords
 from .methods import methods
 from .signatures import describe
@@ -21,6 +21,7 @@ _METHODS = {
     **attention.methods(),
     **attention_backward.methods(),
     **attention_fp8.methods(),
+    **attention_fp8_backward.methods(),
 }
 describe(_METHODS)
 for _name, _method in _METHODS.items():

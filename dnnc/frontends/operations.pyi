@@ -1958,6 +1958,109 @@ class Operations:
         stats_use_log2: bool = False,
         implementation: AttentionImplementation = enums.attention_implementation.AUTO,
     ) -> tuple[GraphTensor, GraphTensor | None, GraphTensor, GraphTensor]: ...
+    def sdpa_fp8_backward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        o: Tensor,
+        dO: Tensor,
+        stats: Tensor,
+        descale_q: Tensor,
+        descale_k: Tensor,
+        descale_v: Tensor,
+        descale_o: Tensor,
+        descale_dO: Tensor,
+        descale_s: Tensor,
+        descale_dP: Tensor,
+        scale_s: Tensor,
+        scale_dQ: Tensor,
+        scale_dK: Tensor,
+        scale_dV: Tensor,
+        scale_dP: Tensor,
+        attn_scale: Operand | None = None,
+        use_padding_mask: bool = False,
+        seq_len_q: Tensor | None = None,
+        seq_len_kv: Tensor | None = None,
+        use_causal_mask: bool = False,
+        use_causal_mask_bottom_right: bool = False,
+        diagonal_alignment: DiagonalAlignment = enums.diagonal_alignment.TOP_LEFT,
+        left_bound: int | None = None,
+        right_bound: int | None = None,
+        use_deterministic_algorithm: bool = False,
+        dropout: Dropout | None = None,
+        compute_data_type: DataType | None = None,
+        name: str = "",
+        sink_token: Tensor | None = None,
+        dSink_token: Tensor | None = None,
+        *,
+        max_total_seq_len_q: Size | None = None,
+        max_total_seq_len_kv: Size | None = None,
+        stats_use_log2: bool = False,
+        softmax_precision: DataType | None = None,
+        attn_scale_prefolded: bool = False,
+    ) -> tuple[
+        GraphTensor, GraphTensor, GraphTensor, GraphTensor, GraphTensor, GraphTensor, GraphTensor
+    ]:
+        """The gradient of `sdpa_fp8`; gives (dQ, dK, dV, amax_dQ, amax_dK, amax_dV, amax_dP).
+
+        What is not said here is as in `sdpa_backward` and `sdpa_fp8`.  descale_q to descale_dO: what
+        q, k, v, o, dO in memory are multiplied by; scale_s and scale_dP, descale_s and descale_dP: what
+        the probabilities and the gradient of the scores are multiplied by before they become fp8, of
+        q's and of dO's type, and after; scale_dQ, scale_dK, scale_dV: what results are multiplied by
+        before they have their types.  All are tensors of one number, FLOAT [1, 1, 1, 1].  amax_dQ,
+        amax_dK, amax_dV, amax_dP: the largest magnitudes before these scales, FLOAT [1, 1, 1, 1], made
+        where they are outputs; that of dP is of the gradient of the scores, times attn_scale.
+
+        Arguments:
+            q: [B, Hq, Sq, D]
+            k: [B, Hk, Skv, D], or [blocks, Hk, block size, D]
+            v: [B, Hv, Skv, Dv], or [blocks, Hv, block size, Dv]
+            o: [B, Hq, Sq, Dv], of the forward pass
+            dO: [B, Hq, Sq, Dv], the gradient of O
+            stats: [B, Hq, Sq, 1], the log of the sum of exponentials, of the forward pass
+            descale_q: [1, 1, 1, 1], of Q
+            descale_k: [1, 1, 1, 1], of K
+            descale_v: [1, 1, 1, 1], of V
+            descale_o: [1, 1, 1, 1], of O
+            descale_dO: [1, 1, 1, 1], of dO
+            descale_s: [1, 1, 1, 1], of P
+            descale_dP: [1, 1, 1, 1], of dS
+            scale_s: [1, 1, 1, 1], of P
+            scale_dQ: [1, 1, 1, 1], of dQ
+            scale_dK: [1, 1, 1, 1], of dK
+            scale_dV: [1, 1, 1, 1], of dV
+            scale_dP: [1, 1, 1, 1], of dS
+            attn_scale: [1, 1, 1, 1], what scores are multiplied by; optional
+            use_padding_mask: whether keys and rows past seq_len_kv and seq_len_q are hidden; default False
+            seq_len_q: [B, 1, 1, 1], rows of each batch; optional
+            seq_len_kv: [B, 1, 1, 1], keys of each batch; optional
+            use_causal_mask: TOP_LEFT and a right bound of 0; default False
+            use_causal_mask_bottom_right: BOTTOM_RIGHT and a right bound of 0; default False
+            diagonal_alignment: where the diagonal is; default TOP_LEFT
+            left_bound: columns up to the diagonal that a row sees, the diagonal's included; optional
+            right_bound: columns past the diagonal that a row sees; optional
+            use_deterministic_algorithm: whether results have the same bits each time; default False
+            dropout: (probability, seed, offset), or (mask, scale)
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+            sink_token: [1, Hq, 1, 1], a score without a value; optional
+            dSink_token: [1, Hq, 1, 1]; optional
+            max_total_seq_len_q: rows that packed queries have; default B * Sq
+            max_total_seq_len_kv: rows that packed keys have; default B * Skv
+            stats_use_log2: whether stats are logarithms of base 2; default False
+            softmax_precision: none: what compute_data_type says
+            attn_scale_prefolded: False; default False
+
+        Returns:
+            dq: [B, Hq, Sq, D]
+            dk: [B, Hk, Skv, D]
+            dv: [B, Hv, Skv, Dv]
+            amax_dq: [1, 1, 1, 1], the largest |dQ|
+            amax_dk: [1, 1, 1, 1], the largest |dK|
+            amax_dv: [1, 1, 1, 1], the largest |dV|
+            amax_dp: [1, 1, 1, 1], the largest |dS|
+        """
     def paged_cache_load(
         self,
         container: Tensor,

@@ -45,8 +45,7 @@ from .run_methods import RunMethods
 
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
-    "block_scale_dequantize", "block_scale_quantize",
-    "sdpa_fp8_backward", "sdpa_mxfp8", "sdpa_mxfp8_backward",
+    "block_scale_dequantize", "block_scale_quantize", "sdpa_mxfp8", "sdpa_mxfp8_backward",
 )  # fmt: skip
 
 

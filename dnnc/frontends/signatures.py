@@ -100,7 +100,7 @@ _OTHERS = {
 }
 _FAMILIES = {
     "conv_fprop": "conv", "conv_dgrad": "conv", "conv_wgrad": "conv", "sdpa_fp8": "sdpa",
-    "sdpa_backward": "sdpa",
+    "sdpa_backward": "sdpa", "sdpa_fp8_backward": "sdpa",
     "resample_backward": "resample", "softmax_backward": "softmax",
     "leaky_relu_backward": "leaky_relu",
 }  # fmt: skip
@@ -202,6 +202,8 @@ def _results(method: str) -> Sequence[Field]:
         return [f for f in results if f.name in ("o", "stats", "amax_s", "amax_o")]
     if method == "sdpa_backward":
         return [f for f in results if f.name in ("dq", "dk", "dv")]
+    if method == "sdpa_fp8_backward":
+        return [f for f in results if f.name != "dsink_token"]
     return results
 
 

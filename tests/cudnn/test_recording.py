@@ -34,6 +34,10 @@ NAMED = {
         lambda g, x, c: g.sdpa_fp8(x, x, x, c, c, c, c, c, c, is_inference=True, name="n"),
         "O - Amax_S Amax_O",
     ),
+    "sdpa_fp8_backward": (
+        lambda g, x, c: g.sdpa_fp8_backward(*[x] * 5, *[c] * 13, name="n"),
+        "dQ dK dV amax_dQ amax_dK amax_dV amax_dP",
+    ),
     "sdpa_backward": (lambda g, x, c: g.sdpa_backward(x, x, x, x, x, c, name="n"), "dQ dK dV"),
 }  # fmt: skip
 

@@ -359,7 +359,7 @@ ABSENT = {
     "batchnorm_backward",
     "ValueError": "conv_fprop genstats slice transpose concatenate layernorm rmsnorm "
     "adalayernorm instancenorm batchnorm batchnorm_inference moe_grouped_matmul rope "
-    "rope_backward",
+    "rope_backward sdpa_fp8_backward",
 }
 
 

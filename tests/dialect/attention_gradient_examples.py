@@ -150,11 +150,69 @@ CALLS["many_options"] = (many_options, {})
 CASES["many_options"] = gradient(many_options)
 FORWARD["many_options"] = forward(many_options)
 
+# ---- of fp8
+
+FP8_SCALES = (
+    *(f"descale_{name}" for name in ("q", "k", "v", "o", "dO", "s", "dP")),
+    *(f"scale_{name}" for name in ("s", "dQ", "dK", "dV", "dP")),
+)
+
+
+def gradient_fp8(
+    arguments=None, io=dtypes.f8e4m3, of_do=dtypes.f8e5m2, out=None, scale_dims=(1, 1, 1, 1),
+    largest=True, **dims
+):  # fmt: skip
+    """A graph of one sdpa_fp8_backward, whose tensors say their types.
+
+    of_do: type of dO.  out: of dQ, dK and dV.  largest: whether the four amax are outputs.
+    """
+
+    def build():
+        g = new_graph(io)
+        q, k, v = (t.set_data_type(io) for t in operands(g, **{"depth": 16, **dims}))
+        batch, heads, rows, _ = q.get_dim()
+        of_o = [batch, heads, rows, v.get_dim()[3]]
+        o, do = (
+            g.tensor(of_o, data_type=kind, name=name) for name, kind in (("o", io), ("do", of_do))
+        )
+        stats = g.tensor([batch, heads, rows, 1], data_type=dtypes.f32, name="stats")
+        scales = {
+            name: g.tensor(list(scale_dims), data_type=dtypes.f32, name=name)
+            for name in FP8_SCALES
+        }
+        given = arguments_of(g, arguments)
+        made = g.sdpa_fp8_backward(q, k, v, o, do, stats, **scales, **given, name="back")
+        if out is not None:
+            for tensor in made[:3]:
+                tensor.set_data_type(out)
+        return finish(g, *(made if largest else made[:3]), given.get("dSink_token"))
+
+    return build
+
+
+def many_fp8_options(g):
+    return {
+        "attn_scale": 0.25, **lengths(g), "use_deterministic_algorithm": True,
+        "dropout": drawn(g)["dropout"], "diagonal_alignment": "BOTTOM_RIGHT", "left_bound": 3,
+        "right_bound": 0, "sink_token": g.tensor([1, 4, 1, 1], data_type=dtypes.f32, name="sink"),
+        "dSink_token": g.tensor([1, 4, 1, 1], data_type=dtypes.f32),
+    }  # fmt: skip
+
+
+FP8_CASES = {
+    "full": gradient_fp8(out=dtypes.f32),
+    "causal": gradient_fp8(
+        {"attn_scale": 0.25, "use_causal_mask": True}, kv_heads=4, of_do=dtypes.f8e4m3,
+    ),
+    "many_options": gradient_fp8(many_fp8_options, out=dtypes.f32),
+}  # fmt: skip
+
 EXAMPLES = {
     "sdpa_backward": [
         CASES["many_options"], gradient(masked_dropout, kv_heads=4), SYMBOLS, HALF,
         gradient(scaled_padding),
-    ]
+    ],
+    "sdpa_fp8_backward": list(FP8_CASES.values()),
 }  # fmt: skip
 
 BROKEN = {
@@ -162,4 +220,8 @@ BROKEN = {
     ("sdpa_backward", "C17"): edited(CASES["full"], "dk", [2, 4, 7, 16]),
     ("sdpa_backward", "C18"): edited(CASES["bias"], absent=["bias"]),
     ("sdpa_backward", "C19"): edited(CASES["sink"], "dsink_token", [1, 2, 1, 1]),
+    ("sdpa_fp8_backward", "C1"): gradient_fp8(io=dtypes.f16),
+    ("sdpa_fp8_backward", "C4"): edited(FP8_CASES["full"], "do", [2, 4, 5, 32]),
+    ("sdpa_fp8_backward", "C20"): gradient_fp8(scale_dims=(1, 4, 1, 1)),
+    ("sdpa_fp8_backward", "C21"): edited(FP8_CASES["full"], "amax_dp", [1, 4, 1, 1]),
 }

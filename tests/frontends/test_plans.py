@@ -118,9 +118,9 @@ def test_unknown_notes_are_errors():
 
 def test_operations_that_no_graph_has_yet_are_refused_by_name():
     with pytest.raises(
-        dnnc.DnncError, match=r"NOT_SUPPORTED_GRAPH_PATTERN.*operation sdpa_fp8_backward"
+        dnnc.DnncError, match=r"NOT_SUPPORTED_GRAPH_PATTERN.*operation sdpa_mxfp8_backward"
     ):
-        dnnc.pygraph().sdpa_fp8_backward(1, 2, 3)
+        dnnc.pygraph().sdpa_mxfp8_backward(1, 2, 3)
     assert not hasattr(dnnc.pygraph(), "no_such_operation")
 
 

@@ -28,6 +28,7 @@ from .rope import Rope, RopeBackward
 from .sdpa import Sdpa
 from .sdpa_backward import SdpaBackward
 from .sdpa_fp8 import SdpaFp8
+from .sdpa_fp8_backward import SdpaFp8Backward
 from .softmax import Softmax, SoftmaxBackward
 from .views import Concatenate, Reshape, Slice, Transpose
 
@@ -69,6 +70,7 @@ OPS: tuple[type[Op], ...] = (
     Sdpa,
     SdpaBackward,
     SdpaFp8,
+    SdpaFp8Backward,
     PagedCacheLoad,
     BlockMaskLoad,
     RaggedLoad,

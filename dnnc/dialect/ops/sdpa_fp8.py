@@ -17,7 +17,7 @@ from .norm_base import fill_rows
 from .sdpa import Sdpa
 
 _SCALES = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
-_ONES = (Expr.of(1),) * 4
+ONE_NUMBER = (Expr.of(1),) * 4
 
 
 class SdpaFp8(Sdpa):
@@ -63,7 +63,7 @@ class SdpaFp8(Sdpa):
     def infer(self) -> None:
         super().infer()
         for tensor in (self.amax_s, self.amax_o):
-            fill_rows(tensor, _ONES, dtypes.f32)
+            fill_rows(tensor, ONE_NUMBER, dtypes.f32)
 
     def verify(self) -> None:
         super().verify()
@@ -71,7 +71,7 @@ class SdpaFp8(Sdpa):
             self.require_one_element("C17", name, getattr(self, name))  # sdpa_fp8_c17
             self._verify_float("C17", name, getattr(self, name))  # sdpa_fp8_c17
         for tensor in (self.amax_s, self.amax_o):
-            self.require_dims("C18", _ONES, tensor)  # sdpa_fp8_c18
+            self.require_dims("C18", ONE_NUMBER, tensor)  # sdpa_fp8_c18
             self.require_type("C18", tensor, (dtypes.f32,))  # sdpa_fp8_c18
 
     def require_float_arithmetic(self, constraint: str) -> None:
@@ -99,8 +99,8 @@ class SdpaFp8(Sdpa):
             return {
                 **found,
                 "o": o * number(given, "scale_o"),
-                "amax_s": _largest(found["share"]),
-                "amax_o": _largest(o),
+                "amax_s": largest(found["share"]),
+                "amax_o": largest(o),
             }
 
 
@@ -110,5 +110,6 @@ def _product(given: Mapping[str, Any], *names: str) -> Any:
     return np.prod([number(given, name).reshape(()) for name in names])
 
 
-def _largest(values: Any) -> Any:
+def largest(values: Any) -> Any:
+    """The largest magnitude, [1, 1, 1, 1]; 0 of nothing."""
     return np.max(np.abs(values), initial=0.0).reshape(1, 1, 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,9 +45,16 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
 
 
 def gradients(
-    op: SdpaBackward, given: Mapping[str, Array], sizes: Mapping[str, int]
+    op: SdpaBackward,
+    given: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    taken: Callable[[str, Array], Array] = lambda name, values: values,
 ) -> dict[str, Array]:
-    """Every result that the operation may have, by name; given: operands by name."""
+    """Every result that the operation may have, by name; given: operands by name.
+
+    taken: what the products take in place of "p", the weights after dropout, and of "ds", the
+    gradient of the scores before their scale.
+    """
     whole = {name: np.asarray(given[name], np.float64) for name in ("q", "k", "v", "o", "do")}
     q, k, v = whole["q"], whole["k"], whole["v"]
     # Past the lengths there are no rows and no keys, whatever memory holds.
@@ -64,11 +71,11 @@ def gradients(
         kept = np.where(_inside(given, scores.shape), mask, 0.0) * scale
         delta = np.sum(do * o, axis=3, keepdims=True)
         ds = share * (do @ np.swapaxes(values, 2, 3) * kept - delta)
-        factor = number(given, "attn_scale")
+        of_scores = taken("ds", ds * number(given, "attn_scale"))
         found = {
-            "dq": ds @ keys * factor,
-            "dk": _summed(np.swapaxes(ds, 2, 3) @ q * factor, k.shape),
-            "dv": _summed(np.swapaxes(share * kept, 2, 3) @ do, v.shape),
+            "dq": of_scores @ keys,
+            "dk": _summed(np.swapaxes(of_scores, 2, 3) @ q, k.shape),
+            "dv": _summed(np.swapaxes(taken("p", share * kept), 2, 3) @ do, v.shape),
             "rng_dump": mask,
         }
         if "bias" in given:
