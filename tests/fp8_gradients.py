@@ -2,8 +2,14 @@
 
 import numpy as np
 
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.dialect.ops.sdpa_reference import attention
+from dnnc.options import Options
 from dnnc.rounding import round_to, widen
 from tests.attention_gradients import dims_of
+from tests.support import machine
+from tests.support.compare import relative_error
 
 NUMBERS = {
     "descale_q": 0.5, "descale_k": 1.5, "descale_v": 2.0, "descale_o": 0.25, "descale_do": 0.125,
@@ -17,8 +23,6 @@ def operands_of(op, seed, numbers=NUMBERS, sizes=None, **known):
 
     numbers: descales and scales.  known: operands that are not random.
     """
-    from dnnc.dialect.ops.sdpa_reference import attention
-
     rng, sizes, given = np.random.default_rng(seed), sizes or {}, {}
     for field, tensor in op.tensors("operand"):
         dims = dims_of(tensor, sizes)
@@ -38,3 +42,40 @@ def operands_of(op, seed, numbers=NUMBERS, sizes=None, **known):
     given["o"] = round_to(made["o"] / numbers["descale_o"], op.o.type)
     given["stats"] = round_to(made["stats"], op.stats.type)
     return given
+
+
+# What a product's sum in f32, or one P or dS that f32 rounds otherwise, moves a result by.
+EXACT = 2e-3
+# What rounding a result to its type does to the norm of its error.
+RESULTS = {dtypes.f32: 0.0, dtypes.f16: 2.0**-11, dtypes.f8e4m3: 2.0**-5, dtypes.f8e5m2: 2.0**-4}
+
+
+def run(build, engine, target, most, numbers=NUMBERS, knobs=(), **known):
+    """(results of an engine's kernels by name, exact ones), compared.
+
+    build: makes a graph of one `sdpa_fp8_backward`.  most: kernels.
+    """
+    graph, where = build().graph.finalize(), machine.current()
+    op = graph.ops[-1]
+    given = operands_of(op, where.seed, numbers, **known)
+    options = Options(engine=engine, knobs=tuple(dict(knobs).items()))
+    plan = compile_graph(graph, target, options)
+    (program,) = plan.programs
+    assert [fusion.engine for fusion in program.fusions] == [engine]
+    assert len(program.kernels) <= most
+    exact = op.computed({name: widen(array) for name, array in given.items()}, {})
+    inputs = {
+        tensor.uid: np.asarray(given[field.name]).astype(tensor.type.numpy)
+        for field, tensor in op.tensors("operand")
+        if tensor.value is None
+    }
+    made, found = where.run(plan, inputs), {}
+    for field, tensor in op.tensors("result"):
+        if tensor.uid not in made:
+            continue
+        actual = widen(made[tensor.uid])
+        assert np.isfinite(actual).all(), field.name
+        error = relative_error(actual, exact[field.name], 1e-2)
+        assert error < EXACT + RESULTS[tensor.type], f"relative error {error:.3g} of {field.name}"
+        found[field.name] = actual
+    return found, exact

@@ -177,8 +177,7 @@ def gradient_fp8(
         )
         stats = g.tensor([batch, heads, rows, 1], data_type=dtypes.f32, name="stats")
         scales = {
-            name: g.tensor(list(scale_dims), data_type=dtypes.f32, name=name)
-            for name in FP8_SCALES
+            name: g.tensor(list(scale_dims), data_type=dtypes.f32, name=name) for name in FP8_SCALES
         }
         given = arguments_of(g, arguments)
         made = g.sdpa_fp8_backward(q, k, v, o, do, stats, **scales, **given, name="back")

@@ -11,11 +11,12 @@ gives, P on the exponentials, dS on the core.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
@@ -32,9 +33,13 @@ _CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
 
 @dataclass(frozen=True, eq=False)
 class GradientRegion:
-    """SSA values of the parts."""
+    """SSA values of the parts.
+
+    twins: tensors in the workspace that hold operands in a wider type, by the operand's name.
+    """
 
     region: Region
+    twins: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     # ---- products
 
@@ -67,7 +72,8 @@ class GradientRegion:
         """Where an operand lies in memory, and whether it is zeros past lengths; name: q, k, v or
         do.  Of [rows, elements], but v, which is [elements, rows]."""
         call = {"q": self.call_k, "k": self.call_q, "do": self.call_v, "v": self.call_p}[name]
-        return source_of(self.region, call.operands[1])
+        found = source_of(self.region, call.operands[1])
+        return replace(found, tensor=self.twins.get(name, found.tensor))
 
     @cached_property
     def results(self) -> dict[str, int]:
@@ -75,9 +81,48 @@ class GradientRegion:
         calls = {"dq": self.call_q, "dk": self.call_k, "dv": self.call_v}
         values = [value for value, _ in self.region.outputs]
         return {
-            name: next(i for i, v in enumerate(values) if leads_to(call.results[0], v))
+            name: next(
+                i
+                for i, v in enumerate(values)
+                if i not in self.largest and leads_to(call.results[0], v)
+            )
             for name, call in calls.items()
         }
+
+    def product_of(self, name: str) -> Any:
+        """What the product of dq, dk or dv gives, which the result is made of."""
+        calls = {"dq": self.call_q, "dk": self.call_k, "dv": self.call_v}
+        return calls[name].results[0]
+
+    @cached_property
+    def largest(self) -> dict[int, Any]:
+        """Place of an output -> the tensor whose largest magnitude it is."""
+        places = {value: place for place, (value, _) in enumerate(self.region.outputs)}
+        return {
+            places[op.results[0]]: inputs_of(inputs_of(op)[0].owner)[0]  # of absolute values
+            for op in self.region.parts.get("largest", ())
+        }
+
+    def largest_of(self, name: str) -> dict[int, Any]:
+        """Those of the result dq, dk or dv; "": those of what scores have."""
+        names = [n for n in self.results if not name or n == name]
+        return {
+            place: value
+            for place, value in self.largest.items()
+            if any(leads_to(self.product_of(n), value) for n in names) == bool(name)
+        }
+
+    def is_finished(self, name: str) -> bool:
+        """Whether the result dq, dk or dv is its product, but for its type."""
+        value, _ = self.region.outputs[self.results[name]]
+        packed = packed_output(self.region, value)
+        value = value if packed is None else packed[0]
+        while value != self.product_of(name):
+            operation = value.owner
+            if set(_names(operation)) & {"arith.mulf"}:
+                return False
+            value = (inputs_of(operation) or extracts(operation))[0]
+        return True
 
     def packed(self, name: str) -> Source | None:
         """Where rows of dq, dk or dv go, if they are packed."""
@@ -99,7 +144,8 @@ class GradientRegion:
     @property
     def _others(self) -> list[int]:
         places = range(len(self.region.outputs))
-        return [place for place in places if place not in self.results.values()]
+        known = (*self.results.values(), *self.largest)
+        return [place for place in places if place not in known]
 
     def _sum(self, place: int) -> Any:
         """The reduction that an output is, but for its type."""

@@ -207,6 +207,19 @@ def f16_words(word: Any, kind: str) -> tuple[Any, Any]:
     return low, high
 
 
+def f16_word_of_fp8(low: Any, high: Any, kind: str) -> Any:
+    """Two f32, or fp8 in i8, as f16 in an i32, rounded to fp8 on the way, to nearest even,
+    saturating."""
+    i16 = ir.IntegerType.get_signless(16)
+    if str(low.type) == "i8":
+        wide = [arith.ExtUIOp(i16, byte).result for byte in (low, high)]
+        packed = ops.or_(wide[0], ops.shl(wide[1], 8))
+    else:
+        text = f"cvt.rn.satfinite.{F8[kind]}.f32 $0, $1, $2;"
+        packed = llvm.inline_asm(i16, [high, low], text, "=h,f,f")
+    return llvm.inline_asm(ops.i32_type(), [packed], f"cvt.rn.f16x2.{F8[kind]} $0, $1;", "=r,h")
+
+
 def _to_f8(value: Any, kind: str, width: int) -> Any:
     """fp8 of f32 elements, to nearest even, saturating."""
     text = f"cvt.rn.satfinite.{F8[kind]}.f32 $0, $1, $2;"

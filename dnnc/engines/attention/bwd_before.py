@@ -3,7 +3,8 @@
 
 A block of threads has a block of queries.  It adds up the rows of dO * O, writes
 -log2(e) * base and -delta (times the factor of dS) of each query, as the main kernel's
-multiply-adds take them, and fills the block's sums of dQ, if there are any, with zeros.  Queries
+multiply-adds take them, fills the block's sums of dQ, if there are any, with zeros, and widens
+operands of fp8.  Queries
 past the last one get minus infinity and 0, so that their weights are 0.
 """
 
@@ -24,6 +25,7 @@ from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...mlir import arith, ir
+from . import bwd_widened
 from .bwd_schedule import GradientSchedule
 from .bwd_walk import LOG2E
 
@@ -56,6 +58,8 @@ class BeforeEmitter:
             self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
         if self.turns:
             self._begin_turns(number, thread)
+        if self.parts.twins:
+            bwd_widened.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
         lanes = self.lanes
         first, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
         step = THREADS // lanes

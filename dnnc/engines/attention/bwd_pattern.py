@@ -8,8 +8,8 @@
     dS = P * (dP - delta), any pointwise work on it         dQ = dS @ K      dK = dS' @ Q
 
 Rows of operands and of results may be packed.  Further outputs are what an element of the scores
-has, dropout's mask for example; sums of that, as of dS for a bias; and sums of what rows have, as
-for a sink.
+has, dropout's mask for example; sums of that, as of dS for a bias; sums of what rows have, as for a
+sink; and the largest magnitude of dS, dQ, dK or dV.  The last three may be multiplied by numbers.
 `gradient_of` finds the parts; an operation that is none of them is a reason to decline.
 """
 
@@ -48,7 +48,8 @@ class Gradient:
     core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.  between: all
     operations but products.  parts: all that kernels know by name, see
     `codegen.attention.gradient_region`.  kept: outputs that have an element for each score.  sums:
-    what adds up further outputs, of the scores' elements or of rows.
+    what adds up further outputs, of the scores' elements or of rows.  largest: outputs that are the
+    largest magnitude of what scores have, or of a result.
     """
 
     scores: Matmul
@@ -67,6 +68,14 @@ class Gradient:
     parts: Mapping[str, Op]
     kept: tuple[Tensor, ...] = ()
     sums: tuple[Reduction, ...] = ()
+    largest: tuple[Reduction, ...] = ()
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether operands and weights are of fp8."""
+        operands = (self.q, self.k, self.v, self.do)
+        weights = [self.parts[name].results[0] for name in ("weights", "gradients")]
+        return all(t.type.is_fp8 for t in (*(x.tensor for x in operands), *weights))
 
     @property
     def is_packed(self) -> bool:
@@ -149,6 +158,10 @@ def _keeps_zeros(op: Op, zeros: set[Tensor]) -> bool:
     return is_linear and op.x in zeros
 
 
+def _is_amax(op: Op) -> bool:
+    return isinstance(op, Reduction) and op.mode == "amax"
+
+
 @dataclass(frozen=True, eq=False)
 class _Weights:
     """The first operand of a product, before views.  is_turned: its last axes are
@@ -195,6 +208,7 @@ class _Reader(OperandReader):
                 "gradients": self._made(ds[0].tensor),
             },
             self._kept(exponential.y, delta, core), tuple(self._sums(exponential.y, delta, core)),
+            self._largest(exponential.y, delta, core, to_q, to_k, to_v),
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
         for op, operand, axis, is_turned in (
@@ -254,19 +268,23 @@ class _Reader(OperandReader):
         return op
 
     def _result(self, op: Matmul) -> Tensor:
-        """The output that a product makes, by way of views of its batch alone, before its rows are
-        packed."""
+        """The output that a product makes, by way of views of its batch and products by numbers
+        alone, before its rows are packed."""
         tensor = op.c
         while tensor not in self.fusion.outputs:
-            readers = self.fusion.readers.get(tensor, ())
+            readers = [o for o in self.fusion.readers.get(tensor, ()) if not _is_amax(o)]
             if len(readers) == 1 and isinstance(readers[0], RaggedStore):
                 return tensor
-            if len(readers) != 1 or not isinstance(readers[0], Reshape) or not regroups(readers[0]):
+            if len(readers) != 1 or not self._keeps_result(readers[0]):
                 raise Unlike(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
-            tensor = readers[0].y
+            tensor = readers[0].results[0]
         if self.fusion.readers.get(tensor):
             raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
         return tensor
+
+    def _keeps_result(self, op: Op) -> bool:
+        """Whether a result is the same but for a number that it is multiplied by."""
+        return (isinstance(op, Reshape) and regroups(op)) or self._multiple(op) is not None
 
     def _memory(self, result: Tensor) -> Tensor:
         """The output that has a result's rows."""
@@ -439,7 +457,7 @@ class _Reader(OperandReader):
         """The reductions, each an output, that add up elements that scores have, or rows."""
         of_rows = (*score.shape[:-1], Expr.of(1))
         for op in self._reductions():
-            if op.y not in self.fusion.outputs:
+            if op.y not in self.fusion.outputs or _is_amax(op):
                 continue
             if op.mode != "add" or {op.x.type, op.compute_type} != {dtypes.f32}:
                 raise Unlike(f"{op.mode} of {op.x.type}, {op.label}", "sums in FLOAT")
@@ -453,6 +471,36 @@ class _Reader(OperandReader):
             elif not all(o is delta or self._is_light(o) for o in self.fusion.sources(op.x)):
                 raise Unlike(f"{op.label} of what rows do not have", "pointwise work on rows")
             yield op
+
+    def _largest(
+        self, score: Tensor, delta: Reduction, core: Pointwise, *results: Matmul
+    ) -> tuple[Reduction, ...]:
+        """The reductions, each an output, to the largest magnitude of what scores have or of a
+        result."""
+        found: list[Reduction] = []
+        for op in filter(_is_amax, self._reductions()):
+            what, accepted = op.label, "the amax of all of dS, dQ, dK or dV, an output"
+            is_whole = op.y.elements().constant == 1 and op.index is None
+            if not is_whole or {op.x.type, op.y.type, op.compute_type} != {dtypes.f32}:
+                raise Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
+            if op.y not in self.fusion.outputs or self.fusion.readers.get(op.y):
+                raise Unlike(f"{what}, which others read", accepted)
+            if not any(op.x in self._along(product) for product in results):
+                if op.x.shape != score.shape:
+                    raise Unlike(f"{what} of {op.x.label}", accepted)
+                self._verify_element(op.x, delta, core)
+            found.append(op)
+        return tuple(found)
+
+    def _along(self, product: Matmul) -> set[Tensor]:
+        """The tensors that a product's result goes through."""
+        found, pending = set[Tensor](), [product.c]
+        while pending:
+            tensor = pending.pop()
+            found.add(tensor)
+            readers = self.fusion.readers.get(tensor, ())
+            pending += [op.results[0] for op in readers if self._keeps_result(op)]
+        return found
 
     def _verify_element(self, tensor: Tensor, delta: Reduction, core: Pointwise) -> None:
         """Sees that a tensor is made element by element, and of delta by P * (dP - delta) alone."""
@@ -501,7 +549,8 @@ class _Reader(OperandReader):
             raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))
 
     def _verify_outputs(self, found: Gradient) -> None:
-        known = {found.dq, found.dk, found.dv, *found.kept, *(op.y for op in found.sums)}
+        known = {found.dq, found.dk, found.dv, *found.kept}
+        known |= {op.y for op in (*found.sums, *found.largest)}
         for output in self.fusion.outputs:
             if output not in known:
                 supported = "dQ, dK, dV, what scores have, sums of that or of rows"

@@ -14,6 +14,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
 from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.totals.largest import larger
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import ceildiv, product
@@ -70,9 +71,12 @@ class QuerySchedule(GradientSchedule):
 class QueryWalk(GradientWalk):
     """See the file's docstring.  Rows are here numbers in registers: [base, delta], each of both of
     the thread's queries.  kept: SSA values that have an element for each score, and where they are
-    stored."""
+    stored.  largest: SSA values of which the largest magnitudes are wanted; met: theirs so far, the
+    bits."""
 
     kept: Sequence[tuple[Any, GlobalTensor]] = ()
+    largest: Sequence[Any] = ()
+    met: Sequence[Any] = ()
 
     def _at(
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
@@ -112,6 +116,13 @@ class QueryWalk(GradientWalk):
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
         s = self.schedule
+        # Of queries and keys past the last one all are 0.
+        self.met = [
+            larger(found, ops.elements(walk.value(value, at, 2)))
+            for value, found in zip(self.largest, self.met, strict=True)
+        ]
+        if not self.kept:
+            return
         inside = None
         if s.has_tail:
             query = ops.add(self._key(tile), 8 * half)

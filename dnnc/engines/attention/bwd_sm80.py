@@ -36,7 +36,14 @@ from ...expr import typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import knob_reason
-from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons
+from ..surface import (
+    BANDWIDTH_SHARE,
+    LAUNCH_SECONDS,
+    bytes_of,
+    fp8_reasons,
+    pattern_reason,
+    smem_reasons,
+)
 from . import bwd_before, bwd_sums
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm80 import PassEmitter
@@ -56,6 +63,7 @@ from .bwd_surface import (
     type_reasons,
 )
 from .bwd_tile_sm80 import PassTiling, RowsTiling
+from .bwd_widened import widened
 from .operands import copy_reasons
 
 _ROWS = (128, 64, 32)
@@ -82,6 +90,9 @@ class SdpaBwdSm80Engine(Engine):
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks that a causal mask or a "
         "window hides are left out",
+        "Q, K, V and dO of fp8 (sm_89 and later), as `sdpa_fp8_backward` or in its steps: each of "
+        "either type, and so P and dS; results of fp8 too, of any strides, the amax of each and of "
+        "dS; operands are widened in the workspace",
         "outputs of the scores' dims (dropout's mask, a whole dBias), sums of these (dBias) and of "
         "rows (dSink)",
     )
@@ -92,9 +103,14 @@ class SdpaBwdSm80Engine(Engine):
         if declined := gradient_reasons(fusion):
             return declined
         found = gradient_of(fusion)
-        reasons = type_reasons(found, (*TYPES, dtypes.f32))
-        reasons += shape_reasons(found, _MOST_ELEMENTS) or copy_reasons(operands(found))
-        return tuple(reasons)
+        reasons = type_reasons(found, (*TYPES, dtypes.f32), takes_fp8=True)
+        reasons += shape_reasons(found, _MOST_ELEMENTS)
+        if found.is_fp8:
+            # The kernel before the main ones makes rows of f16 of any operand, but packed ones.
+            reasons += [pattern_reason("packed rows of fp8", "rows in place")] * found.is_packed
+        elif not reasons:
+            reasons += copy_reasons(operands(found))
+        return (*reasons, *fp8_reasons(fusion, target))
 
     # ---- knobs
 
@@ -173,7 +189,7 @@ class SdpaBwdSm80Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        parts = GradientRegion(region)
+        parts = widened(region, output)
         passes = [PassTiling.of(data) for data in tile["passes"]]
         group = parts.group
         rows = RowsTiling(passes[0].width, passes[0].depth)
@@ -187,6 +203,8 @@ class SdpaBwdSm80Engine(Engine):
             schedule = GradientSchedule(kernel, parts, rows, group)
             BeforeEmitter(kernel, parts, schedule, buffer, others=others).emit()
         output.launch(kernel, (plan.blocks, 1, 1))
+        for place in parts.largest:
+            output.preset(region.outputs[place][1], 0)
         for tiling in passes:
             kernel = output.kernel("_".join(tiling.makes), tiling.threads)
             with kernel.body():

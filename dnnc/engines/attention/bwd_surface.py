@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ... import dtypes
 from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition
 from ...dialect.fusion import Fusion
+from ...dialect.op import Op
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
@@ -16,21 +17,31 @@ from .bwd_pattern import Gradient, gradient_of
 from .operands import Operand
 
 TYPES = (dtypes.f16, dtypes.bf16)
+FP8 = (dtypes.f8e4m3, dtypes.f8e5m2)
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
 
 
 def prepared(fusion: Fusion) -> Prepared:
     """The fusion with the names that kernels know its operations by."""
-    parts = {name: [op] for name, op in gradient_of(fusion).parts.items()}
-    return Prepared(fusion, parts=parts)
+    found = gradient_of(fusion)
+    parts: dict[str, Sequence[Op]] = {name: [op] for name, op in found.parts.items()}
+    return Prepared(fusion, parts=parts | {"largest": found.largest})
 
 
-def type_reasons(found: Gradient, results: Sequence[DType] = TYPES) -> list[Reason]:
-    """results: types that dQ, dK and dV may have."""
+def type_reasons(
+    found: Gradient, results: Sequence[DType] = TYPES, *, takes_fp8: bool = False
+) -> list[Reason]:
+    """results: types that dQ, dK and dV may have.  takes_fp8: so may operands be of fp8, and then
+    the results as well."""
     reasons = []
+    is_fp8 = takes_fp8 and found.is_fp8
+    if is_fp8:
+        results = (*results, *FP8)
     q, k, v, do = (operand.tensor.type for operand in (found.q, found.k, found.v, found.do))
-    if not (q == k and v == do and q in TYPES and v in TYPES):
+    if not is_fp8 and not (q == k and v == do and q in TYPES and v in TYPES):
         supported = "Q and K of f16 or of bf16, V and dO of f16 or of bf16"
+        if takes_fp8:
+            supported += "; or all of them, P and dS of fp8"
         what = f"Q {q}, K {k}, V {v}, dO {do}"
         reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported))
     for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv)):

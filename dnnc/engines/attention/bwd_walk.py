@@ -23,6 +23,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Coordinate, Index
@@ -79,6 +80,7 @@ class GradientWalk:
     def __post_init__(self) -> None:
         parts = self.parts
         self.p, self.ds = _unrounded(parts.weights), _unrounded(parts.gradients)
+        self.rounded = tuple(map(_fp8_of, (parts.weights, parts.gradients)))
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
@@ -218,7 +220,7 @@ class GradientWalk:
         return arith.MulFOp(share, distance).result
 
     def _word(self, pair: Any, which: int) -> Any:
-        """Two elements as the tensor cores take them.
+        """Two elements as the tensor cores take them, of fp8 as f16, which holds them all.
 
         LLVM would turn a selection of f32 that is rounded into one of 16 bits, element by element.
         """
@@ -226,17 +228,25 @@ class GradientWalk:
         if pair.type == ops.vector_type(element_type(kind), 2):
             return llvm.BitcastOp(ops.i32_type(), pair).result
         low, high = ops.elements(pair)
+        if (narrow := self.rounded[which]) is not None:
+            return f16_word_of_fp8(low, high, narrow)
         text = f"cvt.rn.{kind.name}x2.f32 $0, $1, $2;"
         return llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,f,f")
 
 
 def _unrounded(value: Any) -> Any:
-    """The tensor that a mere conversion to 16 bits converts; another tensor itself."""
+    """The tensor that a mere conversion to fewer bits converts; another tensor itself."""
     operation = pointwise(value)
     is_rounding = operation is not None and [op.name for op in body_of(operation)] == [
         "arith.truncf"
     ]
     return inputs_of(operation)[0] if is_rounding else value
+
+
+def _fp8_of(value: Any) -> str | None:
+    """The type that a tensor of fp8 is rounded to; None: it is of another."""
+    name = str(value.type.element_type)
+    return name if name in F8 else None
 
 
 def _exp2(value: Any) -> Any:

@@ -12,13 +12,10 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
 from ...codegen.hopper.turned_bytes import quads
-from ...codegen.memory import atomic
-from ...codegen.totals.reduce import shuffle_xor
-from ...codegen.value import wrapped
+from ...codegen.totals.largest import larger, meet
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import inputs_of
 from ...mlir import arith, ir, llvm
-from ...target import WARP_THREADS
 from .entry import Entry, packed_entry
 from .scale import number_value, times_log2e
 from .walk import TileWalk
@@ -221,25 +218,13 @@ class ResultWalk(TileWalk):
             self._meet(place, [largest], half)
 
     def _meet(self, place: int, values: Sequence[Any], half: int) -> None:
-        """The output becomes the largest of itself and all lanes' values.
-
-        Numbers without their sign are ordered as integers are, NaN above all.
-        """
-        found: Any = 0
-        for value in values:
-            bits = wrapped(llvm.BitcastOp(ops.i32_type(), value))
-            found = ops.maximum(found, bits & 2147483647)
+        """The output becomes the largest of itself and all lanes' values."""
+        found = larger(0, values)
         inside = self.inside(half)
         if inside is not None:
             found = ops.select(inside, found, 0)
-        distance = 1
-        while distance < WARP_THREADS:
-            found = ops.maximum(found, shuffle_xor(found, distance))
-            distance *= 2
         _, target = self.shared.targets[place]
-        pointer = target.address([Index.of(0)] * target.tensor.rank)
-        with ops.if_((self.thread & (WARP_THREADS - 1)).eq(0)):
-            atomic.update(pointer, found, "max.u32")
+        meet(target.address([Index.of(0)] * target.tensor.rank), found, self.thread)
 
 
 def _number(value: float) -> Any:

@@ -1,0 +1,35 @@
+# pyright: basic
+"""The largest magnitude of what many threads have, as an output of one f32.
+
+Numbers without their sign are ordered as integers are, NaN above all.  The output begins as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...mlir import llvm
+from ...target import WARP_THREADS
+from .. import ops
+from ..memory import atomic
+from ..value import wrapped
+from .reduce import shuffle_xor
+
+
+def larger(found: Any, values: Sequence[Any]) -> Any:
+    """The bits of the largest magnitude of f32 scalars, and of what was found before."""
+    for value in values:
+        bits = wrapped(llvm.BitcastOp(ops.i32_type(), value))
+        found = ops.maximum(found, bits & 2147483647)
+    return found
+
+
+def meet(pointer: Any, found: Any, thread: Any) -> None:
+    """The f32 at an address becomes the largest of itself and of all lanes' bits."""
+    distance = 1
+    while distance < WARP_THREADS:
+        found = ops.maximum(found, shuffle_xor(found, distance))
+        distance *= 2
+    with ops.if_((wrapped(thread) & (WARP_THREADS - 1)).eq(0)):
+        atomic.update(pointer, found, "max.u32")

@@ -1,0 +1,88 @@
+# pyright: basic
+"""Operands of fp8 as f16, which holds each of their numbers, in the workspace.
+
+The kernel before the main one of attention's gradient writes them, with the work of all its blocks:
+the main ones then take operands of 16 bits, whose transposed tiles tensor cores can read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.kernel import Kernel
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.scalars.byte_math import from_f8
+from ...codegen.scalars.scalar import element_type
+from ...codegen.walk.index import Index
+from ...codegen.walk.loops import Loops
+from ...dialect.tensor import Tensor, packed_strides
+from ...expr import ceildiv, product
+from ...mlir import arith
+
+_NAMES = ("q", "k", "v", "do")
+_VECTOR = 8  # elements of a head that a thread has at a time
+
+
+def widened(region: Region, output: Output) -> GradientRegion:
+    """The parts of a region, with operands of fp8 as f16 in the workspace of an output."""
+    parts = GradientRegion(region)
+    taken = {tensor.uid for tensor in (*region.arguments.values(), *(t for _, t in region.outputs))}
+    free = (uid for uid in count(1) if uid not in taken)
+    twins = dict[str, Tensor]()
+    for name in _NAMES:
+        source = parts.source(name)
+        if source.tensor.type.is_fp8:
+            axes = source.axes(is_turned=name == "v")
+            twins[name] = _twin(source.tensor, axes, next(free))
+            output.tensor(twins[name])
+    return GradientRegion(region, twins)
+
+
+def _twin(tensor: Tensor, axes: tuple[int, int], uid: int) -> Tensor:
+    """axes: of a head's elements, which are contiguous, and of rows."""
+    elements, rows = axes
+    order = [axis for axis in range(tensor.rank) if axis not in axes] + [rows, elements]
+    packed = packed_strides(tuple(tensor.shape[axis] for axis in order))
+    strides = dict(zip(order, packed, strict=True))
+    return replace(
+        tensor, uid=uid, dtype=dtypes.f16, strides=tuple(strides[a] for a in range(tensor.rank))
+    )
+
+
+def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, threads: int) -> None:
+    """Writes a block's share of each operand; number: of the block, of so many."""
+    narrow = GradientRegion(parts.region)
+    first = ops.add(ops.mul(number, threads), ops.thread_id())
+    step = ops.mul(blocks, threads)
+    for name, twin in parts.twins.items():
+        source = narrow.source(name)
+        elements, _ = source.axes(is_turned=name == "v")
+        dims = [
+            ceildiv(size, _VECTOR) if axis == elements else size
+            for axis, size in enumerate(twin.shape)
+        ]
+        loops = Loops(tuple(dims), tuple((axis,) for axis in range(len(dims))))
+        copy = partial(_copy, kernel, loops, source.tensor, twin, elements)
+        ops.for_(first, kernel.size(product(dims)), step, [], copy)
+
+
+def _copy(
+    kernel: Kernel, loops: Loops, source: Tensor, twin: Tensor, elements: int, number: Any,
+    carried: Any,
+) -> Any:  # fmt: skip
+    found = loops.coordinates(kernel, number)
+    at = [found[axis] for axis in range(len(found))]
+    at[elements] = Index(ops.mul(at[elements].index().base, _VECTOR), 1, _VECTOR)
+    loaded = GlobalTensor(kernel, source).load(at, _VECTOR)
+    wide = from_f8(loaded, str(element_type(source.type)), _VECTOR)
+    narrow = ops.vector_type(element_type(dtypes.f16), _VECTOR)
+    GlobalTensor(kernel, twin).store(at, arith.TruncFOp(narrow, wide).result)
+    return carried
