@@ -369,6 +369,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/attention/test_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_fp8.py"),
     ),
+    "operation sdpa_fp8_backward": (
+        LinkedTest("tests/gpu/attention/test_bwd_fp8.py", target=HOPPER),
+        LinkedTest("tests/engines/attention/test_bwd_fp8_sm80.py", target=HOPPER),
+        LinkedTest("tests/dialect/test_attention_fp8_backward.py"),
+    ),
     "operation paged_cache_load": (
         *_both("attention/test_pattern.py", "test_a_paged_cache"),
         LinkedTest("tests/dialect/test_attention.py"),

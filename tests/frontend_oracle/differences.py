@@ -135,10 +135,11 @@ ROWS = (
          "example/pointwise_59", "example/pointwise_63"),
     ),
     Row(
-        "`Amax_S` and `Amax_O` of `sdpa_fp8` without a data type of their own get that of the "
-        "graph's inputs, FP8. Here they are FLOAT.",
+        "The amax of `sdpa_fp8` and `sdpa_fp8_backward` without a data type of their own get that "
+        "of the graph's inputs, FP8. Here they are FLOAT.",
         FAULT,
-        tuple(f"example/sdpa_fp8_{n}" for n in (0, 1, 2, 3, 5, 6)),
+        (*(f"example/sdpa_fp8_{n}" for n in (0, 1, 2, 3, 5, 6)),
+         *(f"example/sdpa_fp8_backward_{n}" for n in (0, 1))),
     ),
 )  # fmt: skip
 

@@ -1,16 +1,13 @@
 """Engine sdpa_bwd_sm80 on operands of fp8: results, scales and amax against the reference."""
 
-import numpy as np
 import pytest
 
 from dnnc import dtypes
-from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import (
     FP8_CASES,
     gradient_fp8,
-    many_fp8_options,
 )
-from tests.fp8_gradients import NUMBERS, run
+from tests.fp8_gradients import run
 
 pytestmark = pytest.mark.sm90
 E4M3, E5M2, F32 = dtypes.f8e4m3, dtypes.f8e5m2, dtypes.f32
