@@ -1534,6 +1534,38 @@ func.func @sdpa_fp8_c18(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M
 
 // -----
 
+func.func @sdpa_fp8_backward_c1(%q: tensor<2x4x5x16xf16>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x16xf8E4M3FN>, %o: tensor<2x4x5x16xf8E4M3FN>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf8E5M2>, %n0: tensor<1x1x1x1xf32>, %n1: tensor<1x1x1x1xf32>, %n2: tensor<1x1x1x1xf32>, %n3: tensor<1x1x1x1xf32>, %n4: tensor<1x1x1x1xf32>, %n5: tensor<1x1x1x1xf32>, %n6: tensor<1x1x1x1xf32>, %n7: tensor<1x1x1x1xf32>, %n8: tensor<1x1x1x1xf32>, %n9: tensor<1x1x1x1xf32>, %n10: tensor<1x1x1x1xf32>, %n11: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa_fp8_backward (C1): data type f16 of a tensor without a name; accepted: f8E4M3FN, f8E5M2}}
+  "dnn.sdpa_fp8_backward"(%q, %k, %v, %o, %stats, %do, %n0, %n1, %n2, %n3, %n4, %n5, %n6, %n7, %n8, %n9, %n10, %n11) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_deterministic_algorithm = true} : (tensor<2x4x5x16xf16>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x4x5x16xf8E4M3FN>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf8E5M2>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_backward_c4(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x16xf8E4M3FN>, %o: tensor<2x4x5x16xf8E4M3FN>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x32xf8E5M2>, %n0: tensor<1x1x1x1xf32>, %n1: tensor<1x1x1x1xf32>, %n2: tensor<1x1x1x1xf32>, %n3: tensor<1x1x1x1xf32>, %n4: tensor<1x1x1x1xf32>, %n5: tensor<1x1x1x1xf32>, %n6: tensor<1x1x1x1xf32>, %n7: tensor<1x1x1x1xf32>, %n8: tensor<1x1x1x1xf32>, %n9: tensor<1x1x1x1xf32>, %n10: tensor<1x1x1x1xf32>, %n11: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_fp8_backward (C4): a tensor without a name has dims [2, 4, 5, 32]; accepted: [2, 4, 5, 16]}}
+  "dnn.sdpa_fp8_backward"(%q, %k, %v, %o, %stats, %do, %n0, %n1, %n2, %n3, %n4, %n5, %n6, %n7, %n8, %n9, %n10, %n11) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_deterministic_algorithm = true} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x4x5x16xf8E4M3FN>, tensor<2x4x5x1xf32>, tensor<2x4x5x32xf8E5M2>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_backward_c20(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x16xf8E4M3FN>, %o: tensor<2x4x5x16xf8E4M3FN>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf8E5M2>, %n0: tensor<1x1x1x1xf32>, %n1: tensor<1x1x1x1xf32>, %n2: tensor<1x1x1x1xf32>, %n3: tensor<1x1x1x1xf32>, %n4: tensor<1x1x1x1xf32>, %n5: tensor<1x1x1x1xf32>, %n6: tensor<1x1x1x1xf32>, %n7: tensor<1x1x1x1xf32>, %n8: tensor<1x1x1x1xf32>, %n9: tensor<1x1x1x1xf32>, %n10: tensor<1x1x1x1xf32>, %n11: tensor<1x2x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa_fp8_backward (C20): scale_dp has dims [1, 2, 1, 1]; accepted: one element}}
+  "dnn.sdpa_fp8_backward"(%q, %k, %v, %o, %stats, %do, %n0, %n1, %n2, %n3, %n4, %n5, %n6, %n7, %n8, %n9, %n10, %n11) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_deterministic_algorithm = true} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x4x5x16xf8E4M3FN>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf8E5M2>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_backward_c21(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x16xf8E4M3FN>, %o: tensor<2x4x5x16xf8E4M3FN>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf8E5M2>, %n0: tensor<1x1x1x1xf32>, %n1: tensor<1x1x1x1xf32>, %n2: tensor<1x1x1x1xf32>, %n3: tensor<1x1x1x1xf32>, %n4: tensor<1x1x1x1xf32>, %n5: tensor<1x1x1x1xf32>, %n6: tensor<1x1x1x1xf32>, %n7: tensor<1x1x1x1xf32>, %n8: tensor<1x1x1x1xf32>, %n9: tensor<1x1x1x1xf32>, %n10: tensor<1x1x1x1xf32>, %n11: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_fp8_backward (C21): a tensor without a name has dims [1, 2, 1, 1]; accepted: [1, 1, 1, 1]}}
+  "dnn.sdpa_fp8_backward"(%q, %k, %v, %o, %stats, %do, %n0, %n1, %n2, %n3, %n4, %n5, %n6, %n7, %n8, %n9, %n10, %n11) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_deterministic_algorithm = true} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x4x5x16xf8E4M3FN>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf8E5M2>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>)
+  return
+}
+
+// -----
+
 func.func @sdpa_backward_c4(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x7x8xf32>, %v: tensor<2x4x7x16xf32>, %o: tensor<2x4x5x16xf32>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x8xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_backward (C4): a tensor without a name has dims [2, 4, 5, 8]; accepted: [2, 4, 5, 16]}}
   "dnn.sdpa_backward"(%q, %k, %v, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 0>, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = false} : (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x8xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>)
