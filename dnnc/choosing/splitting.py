@@ -15,7 +15,7 @@ from ..dialect.fusion import Fusion, partition
 from ..dialect.fusion_key import FusionKey, key_of
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
-from ..dialect.ops import Pointwise
+from ..dialect.ops import ConvWgrad, Pointwise
 from ..dialect.ops.views import View
 from ..dialect.tensor import Tensor
 from ..engines.engine import Engine
@@ -212,7 +212,8 @@ class _Growth:
 
 
 def _merged(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:
-    """The groups, those together that reduce the same tensor: it is read once."""
+    """The groups, those together that reduce the same tensor, and a filter's gradient with the sum
+    of its dY: it is read once."""
     while (pair := _reduce_the_same(index, groups, takes)) is not None:
         first, second = pair
         own = {*groups[first], *groups[second]}
@@ -222,9 +223,10 @@ def _merged(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:
 
 
 def _reduce_the_same(index: GraphIndex, groups: Groups, takes: Takes) -> tuple[int, int] | None:
-    """The places of two groups of sums, of which the second needs nothing made since the first,
-    that an engine takes as one."""
-    sums = [i for i, group in enumerate(groups) if _is_of_sums(group)]
+    """The places of two groups, of sums or one of a filter's gradient, of which the second needs
+    nothing made since the first, that an engine takes as one."""
+    gradients = {i for i, group in enumerate(groups) if _is_of_gradient(group)}
+    sums = [i for i, group in enumerate(groups) if i in gradients or _is_of_sums(group)]
     read = {i: [t for t in read_by(groups[i]) if not t.is_by_value] for i in sums}
     readers: dict[Tensor, list[int]] = {}
     for i in sums:
@@ -237,11 +239,13 @@ def _reduce_the_same(index: GraphIndex, groups: Groups, takes: Takes) -> tuple[i
     for first in sums:
         seconds = {i for t in read[first] for i in readers[t] if i > first}
         for second in sorted(seconds):
+            if first in gradients and second in gradients:
+                continue
             own = read_by(groups[second])
             if any(first <= i < second for t in own for i in makers.get(t, ())):
                 continue
             shared = set(read[first]).intersection(read[second])
-            if not _is_reduced(shared, groups[second]):
+            if not _is_reduced(shared, groups[first if second in gradients else second]):
                 continue
             joined = [group for i, group in enumerate(groups) if i != second]
             joined[first] = [*groups[first], *groups[second]]
@@ -253,6 +257,12 @@ def _reduce_the_same(index: GraphIndex, groups: Groups, takes: Takes) -> tuple[i
 def _is_of_sums(group: Sequence[Op]) -> bool:
     roles = {op.role for op in group}
     return "reduction" in roles and roles <= {"reduction", "pointwise", "view"}
+
+
+def _is_of_gradient(group: Sequence[Op]) -> bool:
+    """Whether the one heavy operation of a group is a filter's gradient."""
+    heavy = [op for op in group if op.role in ("anchor", "reduction")]
+    return len(heavy) == 1 and isinstance(heavy[0], ConvWgrad)
 
 
 def _is_reduced(tensors: set[Tensor], group: Sequence[Op]) -> bool:

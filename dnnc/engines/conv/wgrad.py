@@ -16,14 +16,17 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from ... import dtypes
 from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
 from ...codegen.walk.index import Coordinate
+from ...codegen.walk.region_walk import is_reduction
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
-from ...dialect.ops import ConvWgrad, Pointwise
+from ...dialect.op import Op
+from ...dialect.ops import ConvWgrad, Pointwise, Reduction
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
@@ -41,6 +44,10 @@ from .pattern import pixel_matrix
 CHUNK = wgmma.PANEL_ROWS  # channels of a chunk of columns
 PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
 PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
+PATTERN_WITH_SUM = (
+    f"{PATTERN}, and beside it the sum of DY in f32 over all axes but its channels, pointwise "
+    "operations of that after it"
+)
 RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
 # Of all engines: what may follow the gradient.
 SUPPORT_AFTER = (
@@ -67,6 +74,7 @@ class WgradShape:
 
     x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.  beside: groups
     of channels that are worked on as one, of whose product only some blocks are elements of dW.
+    sums_loss: whether the sums of dy over all pixels are wanted, too.
     """
 
     x: Tensor
@@ -75,6 +83,7 @@ class WgradShape:
     windows: tuple[Window, ...]
     is_turned: bool
     beside: int = 1
+    sums_loss: bool = False
 
     @staticmethod
     def of(
@@ -208,19 +217,22 @@ def shape_of_call(region: Region, call: Any) -> WgradShape:
         region.arguments.get(value) or dnn.read_tensor(value.type, {}, region.symbols)
         for value in call.operands
     )
-    return WgradShape.of(x, dy, region.dims_of(call.results[0]), parameters, mode)
+    made = WgradShape.of(x, dy, region.dims_of(call.results[0]), parameters, mode)
+    return replace(made, sums_loss=any(map(is_reduction, region.generics())))
 
 
 # ---- the support surface
 
 
-def anchor_reasons(fusion: Fusion, pattern: str = PATTERN) -> tuple[Reason, ...]:
+def anchor_reasons(
+    fusion: Fusion, pattern: str = PATTERN, *, sums: int = 0
+) -> tuple[Reason, ...]:
     """Reasons why a fusion's one sum is not a filter's gradient; pattern: what would be
-    accepted."""
-    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-    if len(anchors) == 1 and isinstance(anchors[0], ConvWgrad):
+    accepted.  sums: reductions that may be beside it."""
+    anchors, reductions = fusion.with_role("anchor"), fusion.with_role("reduction")
+    if len(anchors) == 1 and isinstance(anchors[0], ConvWgrad) and len(reductions) <= sums:
         return ()
-    what = ", ".join(op.label for op in anchors) or "no conv_wgrad"
+    what = ", ".join(op.label for op in anchors + reductions) or "no conv_wgrad"
     return (pattern_reason(what, pattern),)
 
 
@@ -232,6 +244,47 @@ def operand_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
             what = f"{tensor.label} of {op.label} is computed before it"
             return [pattern_reason(what, PATTERN, op)]
     return epilogue_reasons(fusion, op)
+
+
+def loss_sum_of(fusion: Fusion) -> Reduction | None:
+    """The sum beside the gradient of what it reads; None: there is none."""
+    sums = [op for op in fusion.ops if isinstance(op, Reduction) and op.role == "reduction"]
+    return sums[0] if len(sums) == 1 else None
+
+
+def loss_sum_reasons(fusion: Fusion) -> list[Reason]:
+    """Why a reduction beside the gradient is not the sum of dY of each output channel."""
+    found, op = loss_sum_of(fusion), wgrad_of(fusion)
+    if found is None:
+        return []
+    channels = tuple(n if axis == 1 else Expr.of(1) for axis, n in enumerate(op.dy.shape))
+    is_sum = found.mode == "add" and found.compute_type == dtypes.f32
+    if found.x is not op.dy or found.y.shape != channels or not is_sum:
+        what = f"{found.label} ({found.mode} of {found.x.label} in {found.compute_type})"
+        return [pattern_reason(what, PATTERN_WITH_SUM, found)]
+    for other in _after(fusion, found):
+        if other.role != "pointwise" or any(t.shape != channels for t in other.results):
+            return [pattern_reason(f"{other.label} after {found.label}", PATTERN_WITH_SUM, other)]
+        if any(op in fusion.upstream(t) for t in other.operands):
+            what = f"{other.label} of {found.label} and {op.label}"
+            return [pattern_reason(what, PATTERN_WITH_SUM, other)]
+    booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+    return [pattern_reason(f"{t.label} of BOOLEAN", PATTERN_WITH_SUM) for t in booleans[:1]]
+
+
+def _after(fusion: Fusion, found: Reduction) -> list[Op]:
+    """The operations that need a reduction."""
+    return [op for op in fusion.ops if any(found in fusion.upstream(t) for t in op.operands)]
+
+
+def filter_fusion(fusion: Fusion) -> Fusion:
+    """The fusion without the sum of dY and what follows it."""
+    if (found := loss_sum_of(fusion)) is None:
+        return fusion
+    gone = {found, *_after(fusion, found)}
+    outputs = tuple(t for t in fusion.outputs if fusion.producers[t] not in gone)
+    rest = tuple(op for op in fusion.ops if op not in gone)
+    return Fusion(fusion.index, rest, outputs, fusion.must_repeat)
 
 
 def size_reasons(op: ConvWgrad) -> list[Reason]:

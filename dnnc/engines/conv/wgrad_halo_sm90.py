@@ -28,6 +28,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.tiles.schedule import TilePlace
 from ...expr import Expr
+from ..product.matrices_sm90 import RowSums
 from ..product.shared_layout_sm90 import aligned
 from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, WgradShape
@@ -169,7 +170,7 @@ class PixelLoop:
     """The main loop over the tiles of a part, whose pixels are positions of k.
 
     pixels: the ring of slots.  part_of, group_of: of a batch's coordinates.  steps: tiles of a
-    part.
+    part.  row_sums: of dY; None: nobody needs them.
     """
 
     kernel: Kernel
@@ -180,6 +181,7 @@ class PixelLoop:
     part_of: Any
     group_of: Any
     steps: Expr
+    row_sums: RowSums | None = None
 
     def start(self) -> list[Any]:
         """The place in the ring."""
@@ -225,22 +227,30 @@ class PixelLoop:
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """(carried, sums) after the tiles of a part; own: the warpgroup."""
 
+        rows = self.row_sums
+
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             cursor, previous, *sums = Cursor(*carried[:2]), *carried[2:]
             self.pixels.wait_full(cursor)
             wgmma.fence()
-            sums = [self.multiply_slot(self.pixels.address(cursor), i, own, sums[0])]
+            slot = self.pixels.address(cursor)
+            products, *row_sums = sums
+            products = self.multiply_slot(slot, i, own, products)
             wgmma.commit()
+            if rows:
+                row_sums = rows.added(row_sums, place, slot)
             wgmma.wait(1)
             with ops.if_(ops.compare("sge", previous, 0)):
                 self.pixels.release(Cursor(previous), lane)
             following = cursor.next(self.pixels.stages)
-            return [*following.values, ops.value_of(cursor.stage), *sums]
+            return [*following.values, ops.value_of(cursor.stage), products, *row_sums]
 
-        start = [*carried, ops.const(-1), *sums]
-        stage, phase, last, *sums = ops.for_(0, place.steps, 1, start, step)
-        sums = [self.finished(each, lane) for each in wgmma.wait_for(sums)]
+        start = [*carried, ops.const(-1), *sums, *(rows.start() if rows else [])]
+        stage, phase, last, products, *row_sums = ops.for_(0, place.steps, 1, start, step)
+        sums = [self.finished(each, lane) for each in wgmma.wait_for([products])]
         self.pixels.release(Cursor(last), lane)
+        if rows:
+            rows.store(row_sums, place)
         return [stage, phase], sums
 
     def finished(self, sums: Any, lane: Any) -> Any:

@@ -32,6 +32,7 @@ from ...expr import Expr, ceildiv
 from ..product.matrices_sm90 import Batch, Matrices, WholeSpace
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
+from .loss_sums_sm90 import LossSums, loss_sums_of
 from .pattern import pixel_matrix
 from .wgrad import (
     CHUNK,
@@ -67,6 +68,11 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     cluster = Cluster(*tiling.cluster, tiling.splits)
     if tiling.pixels:
         return _halo_matrices(kernel, call, shape, tiling, parts, adds=region.adds)
+    losses = None
+    if shape.sums_loss:
+        rows, panel = tiling.part[0], wgmma.Panels(tiling.rows, 2, is_k_major=False)
+        sums = loss_sums_of(shape, parts, tiling.splits)
+        losses = LossSums(kernel, shape, sums, cluster, rows, panel.panel_bytes, panel.k)
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
@@ -80,6 +86,7 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         (Expr.of(shape.k_group), Expr.of(shape.columns)),
         steps,
         FilterSpace(shape, parts, adds=region.adds),
+        row_sums=losses,
     )
 
 
@@ -92,6 +99,10 @@ def _halo_matrices(
     is_stem = isinstance(tile, WgradStem)
     columns = tile.tile_columns if is_stem else shape.columns
     loop = WgradStemLoop if is_stem else WgradHaloLoop
+    losses = None
+    if shape.sums_loss:
+        sums, positions = loss_sums_of(shape, parts, 1), tile.rows * tile.columns
+        losses = LossSums(kernel, shape, sums, Cluster(1, 1, 1), CHUNK, 0, positions)
     return Matrices(
         [call],
         tile.operands(kernel),
@@ -102,7 +113,7 @@ def _halo_matrices(
         if is_stem
         else FilterSpace(shape, parts, shape.is_turned, adds),
         lambda operands, _, pixels: loop(
-            kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps
+            kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps, losses
         ),
     )
 

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...codegen.hopper import tma, wgmma
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ..engine import Knobs
 from ..product.choice_sm90 import Choice
@@ -22,7 +23,15 @@ from ..product.region_sm90 import product_calls
 from ..product.shared_layout_sm90 import SharedLayout
 from ..product.tile_sm90 import Tiling, part_of
 from ..product.tiling_sm90 import tiling_of
-from .wgrad import WgradShape, adds_parts, shape_of, shape_of_call, side_by_side, wgrad_of
+from .wgrad import (
+    WgradShape,
+    adds_parts,
+    loss_sum_of,
+    shape_of,
+    shape_of_call,
+    side_by_side,
+    wgrad_of,
+)
 from .wgrad_halo_sm90 import PixelTile
 from .wgrad_matrices_sm90 import filter_view, pixel_tile
 from .wgrad_stem_sm90 import WgradStem
@@ -39,9 +48,10 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
     return {**whole, "TILE_ROWS": 0, "TILE_COLS": 0, **knobs}
 
 
-def hopper_shape(op: ConvWgrad) -> WgradShape:
+def hopper_shape(fusion: Fusion) -> WgradShape:
     """The gradient with groups side by side."""
-    return side_by_side(shape_of(op))
+    shape = side_by_side(shape_of(wgrad_of(fusion)))
+    return replace(shape, sums_loss=loss_sum_of(fusion) is not None)
 
 
 def parts_of(knobs: Knobs) -> int:
@@ -50,9 +60,10 @@ def parts_of(knobs: Knobs) -> int:
 
 
 def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
-    """Whether sums go through the workspace: of parts; where some columns are no elements; and
-    where three warpgroups leave no registers for what follows."""
-    return parts_of(knobs) > 1 or not shape.is_whole or knobs["TILE_ROWS"] > 0
+    """Whether sums go through the workspace: of parts; where some columns are no elements; where
+    three warpgroups leave no registers for what follows; and where those of dY do."""
+    is_needed = not shape.is_whole or shape.sums_loss
+    return parts_of(knobs) > 1 or is_needed or knobs["TILE_ROWS"] > 0
 
 
 @remembered
@@ -60,7 +71,7 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
     to be added to others."""
     op = wgrad_of(fusion)
-    shape, row = hopper_shape(op), instruction_of_types(op.dy.type, op.x.type)
+    shape, row = hopper_shape(fusion), instruction_of_types(op.dy.type, op.x.type)
     moved = [t for t in fusion.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
     loads = [t for t in epilogue_loads(fusion) if moves_by_tma(shape, t)]
@@ -108,7 +119,7 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
 
 def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     """The tiling of a fusion as knobs lay it; knobs: of the main loop, see `main_loop_knobs`."""
-    shape = hopper_shape(wgrad_of(fusion))
+    shape = hopper_shape(fusion)
     facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
     if knobs["TILE_ROWS"]:
         return _pixel_tiling(facts.row, knobs, pixel_tile(shape, *halo_of(knobs)))

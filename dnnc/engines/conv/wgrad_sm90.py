@@ -22,7 +22,6 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes
-from ...dialect.ops import ConvWgrad
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
@@ -38,14 +37,18 @@ from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
+from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums
 from .wgrad import (
     CHUNK,
+    PATTERN_WITH_SUM,
     REDUCTION,
     SUPPORT_AFTER,
     SUPPORT_COPIES,
     adds_parts,
     anchor_reasons,
     cast_operands,
+    filter_fusion,
+    loss_sum_reasons,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
@@ -113,16 +116,18 @@ class ConvWgradSm90Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion):
+        if declined := anchor_reasons(fusion, PATTERN_WITH_SUM, sums=1):
             return declined
         fusion = cast_operands(fusion, _TYPES)
+        if beside := loss_sum_reasons(fusion):
+            return tuple(beside)
         op = wgrad_of(fusion)
-        reasons = [*target_reasons("sm_90a", target), *operand_reasons(fusion, op)]
+        reasons = [*target_reasons("sm_90a", target), *operand_reasons(filter_fusion(fusion), op)]
         reasons += type_reasons(op, _TYPES) or size_reasons(op)
         if reasons:
             return tuple(reasons)
         copies = relaid_fusion(fusion, has_rows=False)
-        reasons += copies.reasons(target) or _load_reasons(wgrad_of(copies.fusion))
+        reasons += copies.reasons(target) or _load_reasons(copies.fusion)
         return (*reasons, *too_large_reasons(fusion))
 
     # ---- knobs
@@ -162,7 +167,7 @@ class ConvWgradSm90Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion, knobs).fusion
         shape, parts, knobs = (
-            hopper_shape(wgrad_of(fusion)),
+            hopper_shape(fusion),
             parts_of(knobs),
             main_loop_knobs(knobs),
         )
@@ -188,9 +193,9 @@ class ConvWgradSm90Engine(Engine):
         fusion = cast_operands(fusion, _TYPES)
         with_rows = relaid_fusion(fusion, has_rows=True).fusion
         fusion = relaid_fusion(fusion, has_rows=False).fusion
-        shape, names = hopper_shape(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
+        shape, names = hopper_shape(fusion), {knob.name for knob in self.all_knobs}
         work = _work(fusion)
-        found = pixel_candidates(hopper_shape(wgrad_of(with_rows)), work, target)
+        found = pixel_candidates(hopper_shape(with_rows), work, target)
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
@@ -209,7 +214,7 @@ class ConvWgradSm90Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         copies = _relaid(fusion, knobs)
         fusion = copies.fusion
-        shape, knobs = hopper_shape(wgrad_of(fusion)), main_loop_knobs(knobs)
+        shape, knobs = hopper_shape(fusion), main_loop_knobs(knobs)
         facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
         work = _work(fusion)
         if knobs["TILE_ROWS"]:
@@ -279,17 +284,23 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     if not has_sums(shape, knobs):
         kernel(region)
         return
-    sums, adds = wgrad_sums_of(region, knobs), adds_parts(knobs)
+    sums, adds, losses = wgrad_sums_of(region, knobs), adds_parts(knobs), None
     place_sums(output, sums, parts, adds=adds)
-    kernel(wgrad_first_region(region, knobs))
-    places = places_of(parts, adds=adds)
-    emit_sum(region, sums, places, output, first=first_sum_of(region, knobs), shape=shape)
+    first = wgrad_first_region(region, knobs)
+    if shape.sums_loss:
+        region, losses = apart(region, loss_sums_of(shape, parts, tiling.splits))
+        place_loss_sums(output, losses.sums)
+    kernel(first)
+    emit_sum(
+        region, sums, places_of(parts, adds=adds), output,
+        first=first_sum_of(region, knobs), shape=shape, losses=losses,
+    )  # fmt: skip
 
 
 @remembered_at_sizes
 def _work(fusion: Fusion) -> WgradWork:
     op = wgrad_of(fusion)
-    shape = hopper_shape(op)
+    shape = hopper_shape(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
     return WgradWork(
         shape.k_group,
@@ -309,9 +320,9 @@ def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
     return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)
 
 
-def _load_reasons(op: ConvWgrad) -> list[Reason]:
+def _load_reasons(fusion: Fusion) -> list[Reason]:
     """Why TMA can't bring an operand that is channels last."""
-    shape = hopper_shape(op)
+    op, shape = wgrad_of(fusion), hopper_shape(fusion)
     what = im2col.refusal(shape.x, shape.windows) or tma.refusal(shape.dy, (1,))
     per_group = (shape.c_group, shape.k_group)
     step = 8 * tma.ALIGNMENT // op.x.type.bits

@@ -34,6 +34,7 @@ from ...target import Target
 from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
 from ..surface import MEMSET_SECONDS
+from .loss_sums_sm90 import LossTotals
 from .wgrad import PITCH, WgradShape
 
 _UID = 1 << 61  # that no tensor of a region has
@@ -86,11 +87,12 @@ def places_of(parts: int, *, adds: bool) -> int:
 
 def emit_sum(
     region: Region, sums: Tensor, parts: int, output: Output, *, first: int = 0,
-    shape: WgradShape | None = None,
+    shape: WgradShape | None = None, losses: LossTotals | None = None,
 ) -> None:  # fmt: skip
     """Adds the second kernel to a fusion's.
 
     first: elements before those of a part's sums.  shape: of groups that may be side by side.
+    losses: sums of dY, which further blocks add up.
     Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
     (call,) = product_calls(region)
@@ -105,11 +107,28 @@ def emit_sum(
     lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
     is_early = output.target.capability >= _FIRST_EARLY
     kernel = output.kernel("sum", _THREADS)
+    blocks = ceildiv(loops.fragments * lanes, _THREADS)
+    own = PartSums(kernel, sums, parts, first, lanes, beside)
     with kernel.body():
-        own = PartSums(kernel, sums, parts, first, lanes, beside)
-        _emit_sum(kernel, region, value, loops, own, is_early=is_early)
-    grid = (ceildiv(loops.fragments * lanes, _THREADS), 1, 1)
+        if losses is None:
+            _emit_sum(kernel, region, value, loops, own, is_early=is_early)
+        else:
+            before = kernel.size(blocks)
+            ops.if_else(
+                ops.less(ops.block_id(), before),
+                lambda: _emit_sum(kernel, region, value, loops, own, is_early=is_early),
+                lambda: _emit_losses(kernel, losses, before, is_early=is_early),
+            )
+    grid = (blocks + (losses.blocks(_THREADS) if losses else 0), 1, 1)
     output.launch(kernel, grid, programmatic=is_early)
+
+
+def _emit_losses(kernel: Kernel, losses: LossTotals, before: Any, *, is_early: bool) -> None:
+    """before: blocks that have other work."""
+    if is_early:
+        nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
+    block = ops.sub(ops.block_id(), before)
+    losses.emit(kernel, ops.add(ops.mul(block, _THREADS), ops.thread_id()))
 
 
 def _emit_sum(

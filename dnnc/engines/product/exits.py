@@ -265,7 +265,7 @@ class _Combining:
                 len(kept.dims), kept.coordinates(self.kernel, self.kept)
             )
             for value, target in region.targets(self.kernel):
-                if any(_follows(region, value, total) for total in made):
+                if any(follows(region, value, total) for total in made):
                     target.store(at, after.value(value, at, 1))
 
 
@@ -279,7 +279,7 @@ def _keeps(axes: Sequence[int], dims: Sequence[Expr], reduced: set[int]) -> bool
     return found != {True}
 
 
-def _follows(region: Region, value: Any, total: Any) -> bool:
+def follows(region: Region, value: Any, total: Any) -> bool:
     """Whether a value depends on a reduction's result."""
     whole = tuple(("loop", axis) for axis in range(len(region.dims_of(value))))
     found = region.accesses(value, whole, stop=lambda v: v == total)
@@ -295,5 +295,5 @@ def exit_reductions(region: Region, outputs: Sequence[str]) -> list[Any]:
         operation
         for operation in region.generics()
         if is_reduction(operation)
-        and any(_follows(region, value, operation.results[0]) for value in wanted)
+        and any(follows(region, value, operation.results[0]) for value in wanted)
     ]

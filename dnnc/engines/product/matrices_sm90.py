@@ -122,6 +122,23 @@ class Loop(Protocol):
         ...
 
 
+class RowSums(Protocol):
+    """Sums of the first operand's rows over k, that consumers make while products read it: see
+    `conv.loss_sums_sm90`."""
+
+    def start(self) -> list[Any]:
+        """The sums of a tile's beginning."""
+        ...
+
+    def added(self, sums: Sequence[Any], place: TilePlace, address: Any) -> list[Any]:
+        """The sums with a stage; address: of the warpgroup's rows in it."""
+        ...
+
+    def store(self, sums: Sequence[Any], place: TilePlace) -> None:
+        """Stores those of a tile."""
+        ...
+
+
 class Rewriter(Protocol):
     """Warps of the producer that compute an operand in shared memory: see `conv.rewriting_sm90`.
 
@@ -193,7 +210,8 @@ class Matrices:
     epilogue reads and writes.  loop: makes another main loop, see `conv.halo_sm90`, of the
     operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
     shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
-    steps_of: panels of k of a matrix of the batch, where not all have `steps`.
+    steps_of: panels of k of a matrix of the batch, where not all have `steps`.  row_sums: of the
+    first operand, which lies in shared memory; None: nobody needs them, or `loop` has them.
     """
 
     calls: Sequence[Any]
@@ -206,6 +224,7 @@ class Matrices:
     rewriter: Rewriter | None = None
     beside: int = 1
     steps_of: Callable[[Batch], Any] | None = None
+    row_sums: RowSums | None = None
 
     @property
     def k_panel(self) -> int:

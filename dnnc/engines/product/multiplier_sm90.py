@@ -40,11 +40,13 @@ class Places:
 
 @dataclass(frozen=True)
 class Mainloop:
-    """here: the stage that comes.  previous: the one whose products still run, or -1."""
+    """here: the stage that comes.  previous: the one whose products still run, or -1.  row_sums: of
+    the first operand's rows; empty: nobody needs them."""
 
     here: Cursor
     previous: Any
     sums: list[Any]
+    row_sums: list[Any]
 
 
 @dataclass(frozen=True)
@@ -149,20 +151,24 @@ class Multiplier:
         t = self.tiling
         last = len(self._panels) - 1
 
-        start = Mainloop(cursor, -1, self._undefined())
+        rows = self.matrices.row_sums
+        start = Mainloop(cursor, -1, self._undefined(), rows.start() if rows else [])
 
         @loop(0, place.steps, len(self._panels), state=start)
         def end(i: Any, now: Mainloop) -> Mainloop:
             for number, k_steps in enumerate(self._panels):
                 self.pipeline.wait_full(now.here)
                 sums = self._multiply_stage(now.here, i + number, now.sums, k_steps=k_steps)
+                row_sums = now.row_sums
+                if rows:
+                    row_sums = rows.added(row_sums, place, self._first_rows(now.here))
                 wgmma.wait(int(number == last))
                 if number == 0:
                     with ops.if_(now.previous >= 0):
                         self._release(Cursor(now.previous))
                 if number < last:
                     self._release(now.here)
-                now = Mainloop(now.here.next(t.stages), now.here.stage, sums)
+                now = Mainloop(now.here.next(t.stages), now.here.stage, sums, row_sums)
             return now
 
         has_more = t.shared.load_steps > 0
@@ -172,7 +178,18 @@ class Multiplier:
         self._release(Cursor(end.previous))
         if t.takes_turns and has_more:
             self._end_turn(end.here)
+        if rows:
+            rows.store(end.row_sums, place)
         return end.here, sums
+
+    def _first_rows(self, cursor: Cursor) -> Any:
+        """The address of the warpgroup's rows of the first operand in a stage."""
+        return self._own_part(self.operands[0], self.pipeline.address(cursor))
+
+    def _own_part(self, operand: Any, stage: Any) -> Any:
+        """The address of the warpgroup's part of an operand in a stage."""
+        step = self.tiling.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
+        return stage + operand.plan["offset"] + self.own * step
 
     @property
     def _panels(self) -> Sequence[int]:
@@ -274,9 +291,7 @@ class Multiplier:
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
         for operand in self.operands:
-            step = t.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
-            place = stage + operand.plan["offset"]
-            place = place + self.own * step
+            place = self._own_part(operand, stage)
             descriptors.append(wgmma.descriptor(place, operand.panels))
         return self._start_products(descriptors, is_added, sums, words, k_steps)
 

@@ -84,7 +84,7 @@ def with_casts(fusion: Fusion, pairs: frozenset[_Pair]) -> Fusion:
         product.compute_type = dtypes.f32
     made = [*(_identity(*pair) for pair in cast.items()), product]
     ops = [new for old in fusion.ops for new in (made if old is op else [old])]
-    return Fusion(fusion.index, tuple(ops), fusion.outputs)
+    return Fusion(fusion.index, tuple(ops), fusion.outputs, fusion.must_repeat)
 
 
 def _is_cast(op: Convolved | ConvWgrad, pairs: frozenset[_Pair]) -> bool:

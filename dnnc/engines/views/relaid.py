@@ -157,7 +157,7 @@ class RelaidFusion:
         gone = {cast.op.x for cast in casts} - read
         arguments = [twins.get(t, t) for t in fusion.inputs if t not in gone]
         arguments += [twins[cast.op.y] for cast in casts]
-        relaid = Fusion(fusion.index, ops, outputs)
+        relaid = Fusion(fusion.index, ops, outputs, fusion.must_repeat)
         return RelaidFusion(relaid, tuple(before), after, tuple(arguments))
 
     def places(self, fusion: Fusion) -> list[int]:

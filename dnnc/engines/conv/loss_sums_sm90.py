@@ -1,0 +1,208 @@
+# pyright: basic
+"""Sums of dY over all pixels, the gradient of a bias, beside the gradient of a filter.
+
+    first    while a warpgroup's products read a stage of dY, its threads read it, too
+    second   db = after(sums of a channel)
+
+A thread has eight channels of every sixteenth pixel, in f32.  The tiles of the first columns do
+this, so that each element of dY is added once.  Each warp leaves a number for each of its
+channels; `emit` adds them up in a fixed order, a warp for each channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.cluster import Cluster
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.memory.tensors import register_type
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.state import chosen, loop
+from ...codegen.tiles.schedule import TilePlace
+from ...codegen.totals import reduce
+from ...codegen.walk.index import Index
+from ...codegen.walk.region_walk import Walk, is_reduction
+from ...dialect.tensor import Tensor, packed_strides
+from ...expr import Expr
+from ...mlir import arith
+from ...target import WARP_THREADS
+from ..product.exits import follows
+from ..product.region_sm90 import product_calls
+from .wgrad import WgradShape, group_of, part_of
+
+_UID = (1 << 61) + 1  # that no tensor of a region has
+_WIDTH = 8  # channels of a thread: 16 bytes
+_PIECES = wgmma.PANEL_ROWS // _WIDTH  # threads that have a pixel's channels of a panel
+_PIXELS = wgmma.WARPGROUP_THREADS // _PIECES  # that a warpgroup reads at once
+_TOGETHER = 4  # loads of a thread under way
+_WARPS = 4  # of a warpgroup
+
+
+def loss_sums_of(shape: WgradShape, parts: int, splits: int) -> Tensor:
+    """The numbers that the warps of all blocks leave: f32 [output channels, warps]."""
+    dims = tuple(map(Expr.of, (shape.dw[0], parts * splits * _WARPS)))
+    return Tensor(uid=_UID, dims=dims, strides=packed_strides(dims), dtype=dtypes.f32)
+
+
+def place_loss_sums(output: Output, sums: Tensor) -> None:
+    """Asks for the workspace of the numbers."""
+    assert sums.uid is not None, "sums have a uid"
+    bytes_ = (sums.elements().constant or 0) * sums.type.bits // 8
+    output.tensors[sums.uid] = output.workspace("losses", bytes_)
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """The part of the first kernel.
+
+    sums: see `loss_sums_of`.  rows: output channels of a warpgroup.  panel_bytes: from 64 of them
+    to the next 64 in shared memory.  pixels: of a stage.
+    """
+
+    kernel: Kernel
+    shape: WgradShape
+    sums: Tensor
+    cluster: Cluster
+    rows: int
+    panel_bytes: int
+    pixels: int
+
+    @property
+    def _panels(self) -> range:
+        return range(0, self.rows, wgmma.PANEL_ROWS)
+
+    def start(self) -> list[Any]:
+        """The sums of a tile's beginning: eight channels of each panel."""
+        return [ops.zeros(ops.vector_type(ops.f32_type(), _WIDTH)) for _ in self._panels]
+
+    def added(self, sums: Sequence[Any], place: TilePlace, address: Any) -> list[Any]:
+        """The sums with a stage's pixels, in the tiles of the first columns; address: of the
+        warpgroup's rows, i32."""
+        sums = list(sums)
+        is_first = ops.compare("eq", place.column, 0)
+        return chosen(is_first, sums, lambda: self._all_added(sums, address), lambda: sums)
+
+    def _all_added(self, sums: Sequence[Any], address: Any) -> list[Any]:
+        thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
+        pixel, piece = thread // _PIECES, thread % _PIECES
+        inside = pixel * wgmma.ROW_BYTES + ((piece ^ (pixel & (_PIECES - 1))) << 4)
+        rounds = self.pixels // _PIXELS
+        whole = rounds // _TOGETHER * _TOGETHER
+
+        def read(sums: Sequence[Any], first: Any, count: int) -> list[Any]:
+            return [
+                self._read(own, address + inside + panel * self.panel_bytes, first, count)
+                for own, panel in zip(sums, range(len(sums)), strict=True)
+            ]
+
+        if whole > _TOGETHER:
+
+            @loop(0, whole, _TOGETHER, state=list(sums))
+            def found(i: Any, now: list[Any]) -> list[Any]:
+                return read(now, i, _TOGETHER)
+
+            return read(found, whole, rounds - whole)
+        return read(sums, 0, rounds)
+
+    def _read(self, own: Any, address: Any, first: Any, count: int) -> Any:
+        """The sums of a panel with some rounds' pixels."""
+        type_ = ops.vector_type(register_type(self.shape.dy.type), _WIDTH)
+        place = address + first * (_PIXELS * wgmma.ROW_BYTES)
+        loaded = [
+            ops.load(smem.pointer_to(place + i * _PIXELS * wgmma.ROW_BYTES), type_, 16)
+            for i in range(count)
+        ]
+        for values in loaded:
+            own = arith.AddFOp(own, arith.ExtFOp(own.type, values)).result
+        return own
+
+    def store(self, sums: Sequence[Any], place: TilePlace) -> None:
+        """Leaves what a tile's warps have; place: of the warpgroup."""
+        with ops.if_(ops.compare("eq", place.column, 0)):
+            for number, own in enumerate(sums):
+                self._store(own, place, place.row + number * wgmma.PANEL_ROWS)
+
+    def _store(self, own: Any, place: TilePlace, first_row: Any) -> None:
+        shape, thread = self.shape, ops.thread_id()
+        lane, warp = thread % WARP_THREADS, (thread // WARP_THREADS) % _WARPS
+        own = reduce.across_lanes(own, WARP_THREADS // _PIECES, _add, step=_PIECES)
+        slice_ = self.cluster.slice(self.cluster.rank())
+        part = ops.mul(part_of(place.batch), self.cluster.slices)
+        part = ops.add(ops.mul(ops.add(part, slice_), _WARPS), warp)
+        row = first_row + lane * _WIDTH
+        channel = ops.add(ops.mul(group_of(place.batch), shape.k_group), row)
+        count = self.sums.shape[1].constant or 0
+        pointer = self.kernel.pointer(self.sums)
+        for i, value in enumerate(ops.elements(own)):
+            with ops.if_(ops.both(lane < _PIECES, row + i < shape.k_group)):
+                there = ops.gep(pointer, ops.add(ops.mul(channel + i, count), part), value.type)
+                ops.store(there, value, 4)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.AddFOp(a, b).result
+
+
+# ---- the second kernel
+
+
+def apart(region: Region, sums: Tensor) -> tuple[Region, LossTotals]:
+    """(region of what follows the filter's gradient, that of what follows the sums of dY)."""
+    (found,) = filter(is_reduction, region.generics())
+    value, (call,) = found.results[0], product_calls(region)
+    arguments = {v: t for v, t in region.arguments.items() if v not in list(call.operands)}
+    after = [follows(region, result, value) for result, _ in region.outputs]
+    own, rest = (
+        tuple(pair for pair, is_own in zip(region.outputs, after, strict=True) if is_own == wanted)
+        for wanted in (True, False)
+    )
+    losses = LossTotals(replace(region, arguments=arguments, outputs=own), value, sums)
+    return replace(region, outputs=rest), losses
+
+
+@dataclass(frozen=True)
+class LossTotals:
+    """The part of the second kernel, in blocks of their own.
+
+    region: whose outputs follow the sums.  value: the reduction's result there.  sums: see
+    `loss_sums_of`.
+    """
+
+    region: Region
+    value: Any
+    sums: Tensor
+
+    def blocks(self, threads: int) -> int:
+        """Blocks of so many threads."""
+        channels = self.sums.shape[0].constant or 0
+        return -(-channels * WARP_THREADS // threads)
+
+    def emit(self, kernel: Kernel, thread: Any) -> None:
+        """Adds up a channel's numbers, by a warp; thread: counted through the blocks."""
+        channels, count = (n.constant or 0 for n in self.sums.shape)
+        number, lane = thread // WARP_THREADS, thread % WARP_THREADS
+        channel = ops.minimum(number, channels - 1)
+        pointer = kernel.pointer(self.sums, is_exclusive=False)
+        element = ops.f32_type()
+
+        def load(i: Any) -> list[Any]:
+            place = ops.add(ops.mul(channel, count), i)
+            return [ops.load(ops.gep(pointer, place, element), element, 4)]
+
+        start = [ops.zeros(element)]
+        (total,) = reduce.accumulate([_add], start, load, lane, ops.const(count), WARP_THREADS)
+        total = reduce.across_lanes(total, WARP_THREADS, _add)
+        leaves = {**self.region.leaves(kernel, is_exclusive=False), self.value: reduce.Total(total)}
+        walk = Walk(kernel, leaves, self.region.symbols)
+        with ops.if_(ops.both(number < channels, lane.eq(0))):
+            for value, target in self.region.targets(kernel, is_exclusive=False):
+                at = [Index.of(0)] * len(self.region.dims_of(value))
+                at[1] = Index(channel)
+                target.store(at, walk.value(value, at, 1))
