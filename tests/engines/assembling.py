@@ -30,8 +30,8 @@ def channels_last(g, n, h, w, c):
     return g.tensor([n, c, h, w], [h * w * c, 1, w * c, c])
 
 
-def filter_gradient(accumulates=False, c=128, size=28):
-    """c: channels of the image; 1: of each of many groups."""
+def filter_gradient(accumulates=False, c=128, size=28, sums=False):
+    """c: channels of the image; 1: of each of many groups.  sums: of dY, too."""
 
     def build():
         g = matmul_graph(dtypes.f16)
@@ -43,6 +43,8 @@ def filter_gradient(accumulates=False, c=128, size=28):
         if accumulates:
             dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, filters, 3, 3, c))
         dw.set_output()
+        if sums:
+            g.reduction(dy, "add").set_dim([1, filters, 1, 1]).set_output()
         return g
 
     return build

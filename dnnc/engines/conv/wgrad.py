@@ -224,9 +224,7 @@ def shape_of_call(region: Region, call: Any) -> WgradShape:
 # ---- the support surface
 
 
-def anchor_reasons(
-    fusion: Fusion, pattern: str = PATTERN, *, sums: int = 0
-) -> tuple[Reason, ...]:
+def anchor_reasons(fusion: Fusion, pattern: str = PATTERN, *, sums: int = 0) -> tuple[Reason, ...]:
     """Reasons why a fusion's one sum is not a filter's gradient; pattern: what would be
     accepted.  sums: reductions that may be beside it."""
     anchors, reductions = fusion.with_role("anchor"), fusion.with_role("reduction")
@@ -358,14 +356,25 @@ def cast_operands(fusion: Fusion, types: Sequence[DType]) -> Fusion:
 
 
 def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
-    """The identity that gives an operand its type, of an input, if nothing else needs that."""
+    """The identity that gives an operand its type, of an input or of what pointwise work makes of
+    some, if nothing else needs that."""
     cast = fusion.producers.get(tensor)
-    if not isinstance(cast, Pointwise) or cast.mode != "identity":
+    if not isinstance(cast, Pointwise) or cast.mode != "identity" or cast.x.shape != tensor.shape:
         return None
-    is_input = cast.x in fusion.inputs and not cast.x.is_by_value and cast.x.type.kind != "b"
-    others = [other for other in fusion.ops if other is not op and tensor in other.operands]
-    is_alone = not others and tensor not in fusion.outputs and cast.x.shape == tensor.shape
-    return cast if is_input and is_alone else None
+    if cast.x in fusion.producers:
+        is_taken = cast.x.type == dtypes.f32  # what is stored in 16 bits may serve others, too
+    else:
+        is_taken = not cast.x.is_by_value and cast.x.type.kind != "b"
+    own = fusion.upstream(tensor)
+    made = {t for each in own for t in each.results}
+    others = [
+        other
+        for other in fusion.ops
+        if other not in {op, *own} and made.intersection(other.operands)
+    ]
+    is_alone = not others and not made.intersection(fusion.outputs)
+    is_pointwise = all(each.role == "pointwise" for each in own)
+    return cast if is_taken and is_alone and is_pointwise else None
 
 
 def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor]:

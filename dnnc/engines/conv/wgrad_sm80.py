@@ -38,7 +38,7 @@ from ..product.kernel_sm80 import (
 from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of, notes_of
 from ..product.surface_sm80 import Work
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
-from ..views.operand_types import loses_bits_as_tf32
+from ..views.operand_types import loses_bits_as_tf32, takes_other_type
 from .wgrad import (
     GROUP,
     PART,
@@ -155,7 +155,9 @@ class ConvWgradSm80Engine(Engine):
         return replace(found, seconds=seconds + copies.seconds(target))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        found = notes_of(knobs, is_wide=loses_bits_as_tf32(fusion, wgrad_of(fusion)))
+        op = wgrad_of(fusion)
+        is_rounded, is_wide = takes_other_type(fusion, op), loses_bits_as_tf32(fusion, op)
+        found = notes_of(knobs, is_rounded=is_rounded, is_wide=is_wide)
         return (*found, "NONDETERMINISTIC") if adds_parts(knobs) else found
 
     def register_pressure(self, knobs: Knobs) -> int:

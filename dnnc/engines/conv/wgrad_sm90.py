@@ -36,6 +36,7 @@ from ..product.pattern import knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
+from ..views.operand_types import takes_other_type
 from ..views.relaid import RelaidFusion
 from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums
 from .wgrad import (
@@ -239,7 +240,9 @@ class ConvWgradSm90Engine(Engine):
         return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if adds_parts(knobs) else ()))
+        is_rounded = takes_other_type(fusion, wgrad_of(fusion))
+        found = ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded else ()))
+        return (*found, "NONDETERMINISTIC") if adds_parts(knobs) else found
 
     def register_pressure(self, knobs: Knobs) -> int:
         return Choice.of(main_loop_knobs(knobs)).accumulators

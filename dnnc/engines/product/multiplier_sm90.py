@@ -287,7 +287,6 @@ class Multiplier:
         words: [block of rows][words of each step of k] of a first operand in registers.  k_steps:
         how many are taken; None: all.
         """
-        t = self.tiling
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
         for operand in self.operands:

@@ -6,7 +6,8 @@ narrowest type of theirs that holds every number of both, so that nothing is rou
     conv_fprop(x f16, w i8)   ->   conv_fprop(x, identity(w) f16)
 
 Engines look at the fusion on the right, and what they do before a product converts its operands.
-One operand is rounded: a first one of f32 that is computed takes a second one's 16 bits.
+One operand is rounded: a first one of f32 that is computed takes a second one's 16 bits.  Of a
+filter's gradient the second takes the first one's, too.
 """
 
 from __future__ import annotations
@@ -47,15 +48,22 @@ def shared_type(a: DType, b: DType) -> DType | None:
 def multiplied_type(fusion: Fusion, op: Op) -> DType | None:
     """The type that both operands of a product are multiplied as, if they are cast."""
     a, b = op.operands[:2]
-    if takes_other_type(fusion, op):
-        return b.type
-    return shared_type(a.type, b.type)
+    return _other_type(fusion, op) or shared_type(a.type, b.type)
 
 
 def takes_other_type(fusion: Fusion, op: Op) -> bool:
-    """Whether the first operand is rounded to the second one's type."""
+    """Whether an operand is rounded to the other one's type."""
+    return _other_type(fusion, op) is not None
+
+
+def _other_type(fusion: Fusion, op: Op) -> DType | None:
+    """The type of 16 bits that a computed operand of f32 takes from the other; None: none does."""
     a, b = op.operands[:2]
-    return a.type == dtypes.f32 and b.type in _SIXTEEN and a in fusion.producers
+    for computed, other in ((a, b), (b, a))[: 2 if isinstance(op, ConvWgrad) else 1]:
+        is_wide = computed.type == dtypes.f32 and computed in fusion.producers
+        if is_wide and other.type in _SIXTEEN:
+            return other.type
+    return None
 
 
 def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:

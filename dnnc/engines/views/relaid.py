@@ -6,7 +6,8 @@
 A twin has its tensor's dims and type, lies in the workspace, and stands in its place in the fusion
 and the region that the engine looks at.  Copies are kernels of their own, of engine transpose or
 pointwise, whichever is predicted to be faster.  The twin of a tensor that is an input cast to
-another type stands for the cast, too: the copy does it on the way.
+another type stands for the cast, too: the copy does it on the way.  What is computed before the
+cast is part of its kernel.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any
 
 from ... import dtypes
 from ...codegen.output import Output
-from ...codegen.region import Region, copy_region
+from ...codegen.region import Region, copy_region, read_values
 from ...codegen.walk.region_walk import inputs_of
 from ...dialect import dnn
 from ...dialect.fusion import Fusion, remembered
+from ...dialect.op import Op
 from ...dialect.ops import Pointwise
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
@@ -36,12 +38,15 @@ _FIRST_UID = 1 << 62  # of twins, of those that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
 _ENGINES: tuple[Engine, ...] = (TRANSPOSE, POINTWISE)
 
+_FEW = 4  # inputs of a kernel ahead whose threads work on many fragments
+
 Rule = Callable[[Tensor], Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Cast:
-    """A cast that gives an input the type of its twin, which stands for the result.
+    """A cast that gives an input, or what is computed of some, the type of its twin, which stands
+    for the result.
 
     op: of a fusion a Pointwise, of a region a `linalg.generic`.  twin: of its result.
     """
@@ -109,11 +114,59 @@ class Copy:
         engine, knobs, _ = self.choice(output.target)
         module = ir.Module.create()
         region = copy_region(module, *self._ends, self.cast)
-        name = f"{output.name}_copy{number}"
-        own = Output(output.gpu_module, output.target, name, tensors=output.tensors)
+        own = _beside(output, f"copy{number}")
         engine.emit(region, knobs, engine.tile(region, knobs, output.target), own)
-        output.steps += own.steps
-        output.buffers |= own.buffers
+        _join(output, own)
+
+    def seconds(self, target: Target) -> float:
+        """The seconds that are predicted."""
+        return self.choice(target)[2]
+
+
+@dataclass(frozen=True, eq=False)
+class Computing:
+    """A kernel ahead of pointwise work, whose result is a twin.
+
+    inputs: that it reads.  fusion: of a fusion, what computes it.  region: the same of a region.
+    """
+
+    result: Tensor
+    inputs: tuple[Tensor, ...]
+    fusion: Fusion | None = None
+    region: Region | None = None
+
+    @property
+    def _knobs(self) -> Knobs:
+        return {"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": 4 if len(self.inputs) <= _FEW else 2}
+
+    def reasons(self, target: Target) -> tuple[Reason, ...]:
+        """Why no engine makes it."""
+        assert self.fusion is not None, "computed in a fusion"
+        return POINTWISE.supports(self.fusion, target)
+
+    def seconds(self, target: Target) -> float:
+        """The seconds that are predicted."""
+        assert self.fusion is not None, "computed in a fusion"
+        return POINTWISE.predict(self.fusion, self._knobs, target).seconds
+
+    def emit(self, output: Output, number: int) -> None:
+        """Adds its kernel to a fusion's."""
+        assert self.region is not None, "computed in a region"
+        tile = POINTWISE.tile(self.region, self._knobs, output.target)
+        own = _beside(output, f"before{number}")
+        POINTWISE.emit(self.region, self._knobs, tile, own)
+        _join(output, own)
+
+
+def _beside(output: Output, name: str) -> Output:
+    """The output of a kernel beside a fusion's own."""
+    return Output(output.gpu_module, output.target, f"{output.name}_{name}", tensors=output.tensors)
+
+
+def _join(output: Output, own: Output) -> None:
+    """Appends what such a kernel needs to a fusion's output."""
+    output.steps += own.steps
+    output.buffers |= own.buffers
 
 
 @remembered
@@ -134,14 +187,15 @@ class RelaidFusion:
     of the fusion make of that."""
 
     fusion: Fusion
-    before: tuple[Copy, ...]
+    before: tuple[Copy | Computing, ...]
     after: tuple[Copy, ...]
     arguments: tuple[Tensor, ...]
 
     @staticmethod
     def of(fusion: Fusion, rule: Rule, *casts: Cast) -> RelaidFusion:
         """rule: the twin of an input or output; None: its layout is taken."""
-        made = {cast.op for cast in casts}
+        computing = {cast.op.y: _upstream(fusion, cast) for cast in casts}
+        made = {op for ops in computing.values() for op in ops}
         rest = tuple(op for op in fusion.ops if op not in made)
         inner = Fusion(fusion.index, rest, fusion.outputs)
         twins = _twins((*inner.inputs, *inner.outputs), rule)
@@ -150,11 +204,10 @@ class RelaidFusion:
             return RelaidFusion(fusion, (), (), fusion.inputs)
         ops = tuple(op.with_tensors(twins) for op in rest)
         outputs = tuple(twins.get(t, t) for t in inner.outputs)
-        sources = {cast.op.y: cast.op.x for cast in casts}
-        before = [Copy(sources.get(t, t), twins[t]) for t in inner.inputs if t in twins]
+        before = [_ahead(fusion, t, twins[t], computing.get(t)) for t in inner.inputs if t in twins]
         after = _copies_back(twins, inner.outputs)
         read = {t for op in rest for t in op.read_operands}
-        gone = {cast.op.x for cast in casts} - read
+        gone = {t for op in made for t in op.operands} - read
         arguments = [twins.get(t, t) for t in fusion.inputs if t not in gone]
         arguments += [twins[cast.op.y] for cast in casts]
         relaid = Fusion(fusion.index, ops, outputs, fusion.must_repeat)
@@ -177,7 +230,7 @@ class RelaidFusion:
 
     def seconds(self, target: Target) -> float:
         """Seconds of the copies."""
-        return sum(each.choice(target)[2] for each in (*self.before, *self.after))
+        return sum(each.seconds(target) for each in (*self.before, *self.after))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,33 +238,30 @@ class RelaidRegion:
     """The region of a relaid fusion."""
 
     region: Region
-    before: tuple[Copy, ...]
+    before: tuple[Copy | Computing, ...]
     after: tuple[Copy, ...]
 
     @staticmethod
     def of(region: Region, rule: Rule, *casts: Cast) -> RelaidRegion:
         """rule: as of a fusion."""
         arguments = dict(region.arguments)
-        sources = dict[Tensor, tuple[Tensor, Any]]()  # of what is cast, and the operation
+        sources = dict[Tensor, Any]()  # the operation that casts to each
         found = dict[Tensor, Tensor]()
+        gone = {op for cast in casts for op in _generics_before(cast.op)}
         for cast in casts:
-            (argument,), (value,) = inputs_of(cast.op), cast.op.results
+            (value,) = cast.op.results
             made = dnn.read_tensor(value.type, {}, region.symbols)
-            arguments[value], sources[made] = made, (region.arguments[argument], cast.op)
+            arguments[value], sources[made] = made, cast.op
             found[made] = cast.twin(made)
-            if len(list(argument.uses)) == 1:
+        for argument in {v for op in gone for v in read_values(op) if v in region.arguments}:
+            if all(use.owner.operation in gone for use in argument.uses):
                 del arguments[argument]
         inputs, outputs = list(arguments.values()), [t for _, t in region.outputs]
         found = _twins((*inputs, *outputs), rule) | found
         taken = {tensor.uid for tensor in (*region.arguments.values(), *outputs)}
         free = (uid for uid in count(_FIRST_UID) if uid not in taken)
         twins = {tensor: replace(twin, uid=next(free)) for tensor, twin in found.items()}
-        before = tuple(
-            Copy(source, twins[t], operation)
-            for t in inputs
-            if t in twins
-            for source, operation in (sources.get(t, (t, None)),)
-        )
+        before = tuple(_ahead_in(region, t, twins[t], sources.get(t)) for t in inputs if t in twins)
         arguments = {value: twins.get(t, t) for value, t in arguments.items()}
         results = tuple((value, twins.get(t, t)) for value, t in region.outputs)
         inner = replace(region, arguments=arguments, outputs=results)
@@ -227,6 +277,55 @@ class RelaidRegion:
         kernel()
         for number, behind in enumerate(self.after, len(self.before)):
             behind.emit(output, number)
+
+
+def _upstream(fusion: Fusion, cast: Cast) -> tuple[Op, ...]:
+    """The operations that give what a cast gives, in order."""
+    found = fusion.upstream(cast.op.y)
+    return tuple(op for op in fusion.ops if op in found)
+
+
+def _ahead(
+    fusion: Fusion, tensor: Tensor, twin: Tensor, computing: Sequence[Op] | None
+) -> Copy | Computing:
+    """The kernel ahead of a fusion that stores a twin; computing: what gives the tensor; None: it
+    is in memory."""
+    if computing is None:
+        return Copy(tensor, twin)
+    if (
+        len(computing) == 1
+        and isinstance(cast := computing[0], Pointwise)
+        and len(cast.operands) == 1
+    ):
+        return Copy(cast.x, twin)
+    ops = tuple(op.with_tensors({tensor: twin}) for op in computing)
+    own = Fusion(fusion.index, ops, (twin,))
+    return Computing(twin, own.inputs, fusion=own)
+
+
+def _ahead_in(region: Region, tensor: Tensor, twin: Tensor, cast: Any) -> Copy | Computing:
+    """The same of a region; cast: the operation that gives the tensor; None: none does."""
+    if cast is None:
+        return Copy(tensor, twin)
+    generics, (value,) = _generics_before(cast), cast.results
+    if len(generics) == 1:
+        (argument,) = inputs_of(cast)
+        return Copy(region.arguments[argument], twin, cast)
+    read = {v for op in generics for v in read_values(op)}
+    arguments = {v: t for v, t in region.arguments.items() if v in read}
+    own = replace(region, arguments=arguments, outputs=((value, twin),))
+    return Computing(twin, tuple(arguments.values()), region=own)
+
+
+def _generics_before(operation: Any) -> list[Any]:
+    """A generic and those whose results it is made of, each once."""
+    found, pending = list[Any](), [operation]
+    while pending:
+        op = pending.pop()
+        if op.name == "linalg.generic" and op not in found:
+            found.append(op)
+            pending += [v.owner for v in read_values(op) if not isinstance(v.owner, ir.Block)]
+    return found
 
 
 def _twins(tensors: Sequence[Tensor], rule: Rule) -> dict[Tensor, Tensor]:

@@ -123,6 +123,8 @@ FILTER_GRADIENTS = {
     "128x192, split": ((128, 192), filter_gradient(), {"SPLIT_K_SLC": 4, "SPLIT_K_BUF": 2}),
     "halo": ((64, 576), filter_gradient(c=64, size=56), {"TILE_ROWS": 4}),
     "halo, parts": ((64, 576), filter_gradient(True, 64, 56), {"TILE_ROWS": 4, "SPLIT_K_BUF": 8}),
+    "256x128, sums of dY": ((256, 128), filter_gradient(sums=True), {}),
+    "halo, sums of dY": ((64, 576), filter_gradient(c=64, size=56, sums=True), {"TILE_ROWS": 4}),
 }
 
 

@@ -214,9 +214,9 @@ def wgrad_of_stride(stride):
     return g
 
 
-def test_work_before_it_is_refused():
+def test_work_before_it_in_16_bits_is_refused():
     g = new_graph()
-    x = g.relu(image(g, [1, 16, 5, 5]))
+    x = g.relu(image(g, [1, 16, 5, 5])).set_data_type(dtypes.f16)
     g.conv_wgrad(x, image(g, [1, 16, 3, 3])).set_dim([16, 16, 3, 3]).set_output()
     assert reasons(g)[0].status is Status.NOT_SUPPORTED_GRAPH_PATTERN
 
