@@ -204,42 +204,43 @@ class GradientEmitter:
         is_one = nvvm.elect_sync()
         turns = WriterTurns(self._order(), self.schedule, self.tile, writer) if self.turns else None
 
+        def add(head: QueryTile, block: Any) -> None:
+            bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
+            tma.commit()
+
         def step(
             head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
         ) -> Sequence[Any]:
             self._arrive(_FREE, writer, _WRITTEN_BY)
-            self._meet(_FULL, writer, _WRITTEN_BY)
-
-            def add() -> None:
-                bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
-                tma.commit()
-
-            following = carried
             if turns is None:
+                self._meet(_FULL, writer, _WRITTEN_BY)
                 with ops.if_(is_one):
-                    add()
+                    add(head, block)
                     tma.wait_read(0)
-            else:
-                own, (seen,) = turns, carried
-                number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
+                nvvm.bar_warp_sync(ops.const(-1))
+                return carried
+            own, (seen, *done) = turns, carried
+            with ops.if_(is_one):
+                own.show_some(done)
+            self._meet(_FULL, writer, _WRITTEN_BY)
+            number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
 
-                def in_turn() -> Sequence[Any]:
-                    now = own.wait(block, number, seen)
-                    add()
-                    own.show(ops.sub(number, 1), 1)
-                    tma.wait_read(0)
-                    return [now]
+            def in_turn() -> Sequence[Any]:
+                now = own.wait(block, number, seen)
+                add(head, block)
+                tma.wait_read(0)
+                return [now]
 
-                following = ops.either(is_one, [seen.type], in_turn, lambda: [seen])
+            following = ops.either(is_one, [seen.type], in_turn, lambda: [seen])
             nvvm.bar_warp_sync(ops.const(-1))
-            return following
+            return [*following, number, done[0]]
 
         if turns is None:
             self.schedule.each_step(self.tile, [], step)
             with ops.if_(is_one):
                 tma.wait(0)
         else:
-            self.schedule.each_step(self.tile, [ops.const(0)], step, turns.begin)
+            self.schedule.each_step(self.tile, [ops.const(0)] * 3, step, turns.begin)
             with ops.if_(is_one):
                 turns.show(FAR, 0)
 

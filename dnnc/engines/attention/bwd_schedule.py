@@ -226,7 +226,7 @@ class GradientSchedule:
         first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
         own = ops.sub(head.batch[1].index().base, first)
         rows = self.kernel.size(self.rows)
-        place = ops.sub(ops.sub(rows, 1), block)
+        place = ops.sub(ops.sub(rows, 1), block) if self.tiling.descends else block
         if self.tiling.joins_heads:
             return ops.add(ops.mul(place, self.tile_heads), own)
         return ops.add(ops.mul(own, rows), place)

@@ -179,13 +179,17 @@ class SdpaBwdSm90Engine(Engine):
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         is_longest_first = is_falling(transposed(parts.condition))
-        has_heads = parts.group > knobs["SPLIT_H"]
+        is_ordered = not knobs["REDUCTION_MODE"]
+        joins_heads = (
+            parts.group > knobs["SPLIT_H"]
+            and (is_longest_first or is_ordered)
+            and not _differs_by_head(parts)
+        )
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
-            joins_heads=has_heads
-            and (is_longest_first or not knobs["REDUCTION_MODE"])
-            and not _differs_by_head(parts),
+            joins_heads=joins_heads,
+            descends=joins_heads or (is_ordered and parts.has_masks),
         ).plain()  # fmt: skip
 
     # ---- code
@@ -258,11 +262,11 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 def _tiling(
     knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
-    joins_heads: bool = False,
+    joins_heads: bool = False, descends: bool = False,
 ) -> GradientTiling:  # fmt: skip
     return GradientTiling(
         knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads,
-        not knobs["REDUCTION_MODE"],
+        not knobs["REDUCTION_MODE"], descends,
     )  # fmt: skip
 
 

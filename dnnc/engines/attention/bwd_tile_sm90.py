@@ -26,7 +26,10 @@ class GradientTiling:
     of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
     zeros past lengths.  parts: tiles that share the query heads of the same keys, whose sums of dK
     and dV another kernel adds up.  joins_heads: a tile goes through its query heads of a block of
-    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.
+    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.  descends:
+    a tile goes from its last block of queries to its first, so that all of a causal mask begin
+    together, and the first keys, which come first, are the first to add to dQ: none waits long for
+    its turn.
     """
 
     queries: int
@@ -37,6 +40,7 @@ class GradientTiling:
     parts: int = 1
     joins_heads: bool = False
     is_ordered: bool = False
+    descends: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> GradientTiling:
@@ -59,15 +63,6 @@ class GradientTiling:
         """Whether a warpgroup tells the other that its part of dS is there, and waits later: 5%
         faster of small heads under a causal mask, 1 to 2% slower else."""
         return self.is_longest_first and self.shares_queries
-
-    @property
-    def descends(self) -> bool:
-        """Whether a tile goes from its last block of queries to its first.
-
-        So all of a causal mask begin together, and the first keys, which come first, are the first
-        to add to dQ: none waits long for its turn.
-        """
-        return self.joins_heads or self.is_ordered
 
     @property
     def registers(self) -> tuple[int, int]:

@@ -21,6 +21,8 @@ from .bwd_tile_sm90 import CONSUMERS
 from .schedule import QueryTile
 
 FAR = (1 << 31) - 1  # more than any step's number
+SHOWN_EVERY = 2  # steps
+DELAY = 0
 
 
 @dataclass
@@ -58,6 +60,14 @@ class WriterTurns:
             lambda: [seen],
         )  # fmt: skip
         return now
+
+    def show_some(self, done: list[Any]) -> None:
+        """Shows steps that are done, every few of them; by one thread."""
+        if SHOWN_EVERY == 1:
+            self.show(done[DELAY], DELAY)
+            return
+        with ops.if_(ops.compare("eq", ops.and_(done[0], SHOWN_EVERY - 1), 0)):
+            self.show(done[DELAY], DELAY)
 
     def show(self, step: Any, pending: int) -> None:
         """Shows others that all steps before this number are done; by one thread.  pending: groups
