@@ -24,10 +24,12 @@ from ...codegen.totals.reduce import across_lanes
 from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
+from ...expr import Expr
 from ...mlir import arith, ir
 from . import bwd_widened
 from .bwd_schedule import GradientSchedule
 from .bwd_walk import LOG2E
+from .number_ranges import fill, fill_blocks
 
 THREADS = 256
 _VECTOR = 8  # elements of a row that a lane has at a time
@@ -49,8 +51,29 @@ class BeforeEmitter:
     others: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def emit(self) -> None:
+        """Blocks of threads after those of queries fill tables of numbers, if there are any."""
+        kernel, s = self.kernel, self.schedule
+        tables = () if s.lists is None else s.lists.tables
+        number = ops.block_id()
+        if not tables:
+            self._queries(number)
+            return
+        blocks = kernel.size(s.blocks)
+        ops.if_else(
+            ops.less(number, blocks), lambda: self._queries(number),
+            lambda: fill(kernel, self.parts.region, tables, ops.sub(number, blocks)),
+        )  # fmt: skip
+
+    @staticmethod
+    def blocks(plan: GradientSchedule) -> Expr:
+        """Blocks of threads."""
+        tables = () if plan.lists is None else plan.lists.tables
+        return plan.blocks + fill_blocks(tables, THREADS)
+
+    def _queries(self, number: Any) -> None:
+        """What the rows of a block of queries have."""
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
-        number, thread = ops.block_id(), ops.thread_id()
+        thread = ops.thread_id()
         place = s.block_place(number)
         block = place.block
         self.batch = list(place.head.batch.values())

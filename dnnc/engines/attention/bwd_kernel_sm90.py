@@ -33,7 +33,7 @@ from ...target import WARP_THREADS
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
-from .bwd_turns import FAR, WriterTurns
+from .bwd_turns import WriterTurns
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -117,6 +117,9 @@ class GradientEmitter:
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self._begin()
         self.tile = self.schedule.place(self._number())
+        if self.schedule.lists is not None:
+            self.schedule.lists.fill(self.schedule, self.tile)
+            ops.barrier()
         group = ops.shr(self.warp, 2)
         self.own = ops.sub(group, 1)
         ops.if_else(ops.compare("eq", group, 0), self._produce, self._consume)
@@ -226,7 +229,7 @@ class GradientEmitter:
             number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
 
             def in_turn() -> Sequence[Any]:
-                now = own.wait(block, number, seen)
+                now = own.wait(number, seen)
                 add(head, block)
                 tma.wait_read(0)
                 return [now]
@@ -240,9 +243,9 @@ class GradientEmitter:
             with ops.if_(is_one):
                 tma.wait(0)
         else:
-            self.schedule.each_step(self.tile, [ops.const(0)] * 3, step, turns.begin)
+            seen, *_ = self.schedule.each_step(self.tile, [ops.const(0)] * 3, step)
             with ops.if_(is_one):
-                turns.show(FAR, 0)
+                turns.end(seen)
 
     def _order(self) -> TurnOrder:
         return TurnOrder(self.kernel.workspace(self.turns, is_exclusive=False))

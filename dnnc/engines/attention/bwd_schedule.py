@@ -16,18 +16,19 @@ all of them need, to the first, or back, and through all heads of a block before
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.attention.mask_conditions import FAR, Anything, Both, Compare, Condition, conjuncts
+from ...codegen.attention.mask_conditions import FAR
 from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
+from .bwd_lists import BlockLists
 from .bwd_tile_sm90 import CONSUMERS
 from .schedule import QueryTile
 
@@ -81,12 +82,14 @@ class QueryBlocks:
 @dataclass
 class GradientSchedule:
     """See the file's docstring.  tiling: a `GradientTiling`, or what has the facts that are needed
-    here.  group: query heads that share a head of keys."""
+    here.  group: query heads that share a head of keys.  lists: of blocks that tiles need, where
+    masks leave some out one by one."""
 
     kernel: Kernel
     parts: GradientRegion
     tiling: Any
     group: int
+    lists: BlockLists | None = None
 
     def __post_init__(self) -> None:
         batch, heads, self.queries, self.keys = self.parts.dims
@@ -96,8 +99,8 @@ class GradientSchedule:
         self.rows = ceildiv(self.queries, self.tiling.queries)
         self.columns = ceildiv(self.keys, self.tiling.keys)
         self.condition = transposed(self.parts.condition)
-        if self.tiling.is_ordered:
-            self.condition = _of_neighbours(self.condition)
+        if self.lists is not None:
+            self.condition = transposed(self.lists.sparsity.rest)
 
     @property
     def tile_heads(self) -> int:
@@ -148,7 +151,7 @@ class GradientSchedule:
         Beside parts it takes a register too many.
         """
         t = self.tiling
-        if not t.joins_heads or t.is_ordered or t.parts > 1:
+        if not t.joins_heads or t.is_ordered or t.parts > 1 or self.lists is not None:
             return None
         wave = ops.div(number, self.kernel.target.sm_count)
         return ops.compare("ne", ops.and_(wave, 1), 0)
@@ -209,6 +212,11 @@ class GradientSchedule:
         number = ops.add(ops.mul(tile.entry, heads), head)
         return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
 
+    def own_head(self, tile: KeyTile, head: QueryTile) -> Any:
+        """A query head's number among those of the tile."""
+        first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
+        return ops.sub(head.batch[1].index().base, first)
+
     def block_number(self, head: QueryTile, block: Any) -> Any:
         """The number of a head's block of queries among all."""
         return ops.add(ops.mul(head.head, self.kernel.size(self.rows)), block)
@@ -223,20 +231,12 @@ class GradientSchedule:
     def step_number(self, tile: KeyTile, head: QueryTile, block: Any) -> Any:
         """A number that grows from step to step of a tile, the same of all tiles that add to a
         block of a head."""
-        first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
-        own = ops.sub(head.batch[1].index().base, first)
+        own = self.own_head(tile, head)
         rows = self.kernel.size(self.rows)
         place = ops.sub(ops.sub(rows, 1), block) if self.tiling.descends else block
         if self.tiling.joins_heads:
             return ops.add(ops.mul(place, self.tile_heads), own)
         return ops.add(ops.mul(own, rows), place)
-
-    def blocks_before(self, tile: KeyTile, head: QueryTile) -> QueryBlocks:
-        """The blocks of the tile before, which adds to them first; none: it is the first."""
-        before = replace(tile, key=ops.maximum(ops.sub(tile.key, self.tiling.keys), 0))
-        found = self.query_blocks(before, head)
-        end = ops.select(ops.compare("eq", tile.key, 0), ops.const(0), ops.value_of(found.end))
-        return replace(found, end=end)
 
     # ---- the steps of a tile
 
@@ -264,7 +264,10 @@ class GradientSchedule:
         heads = self.tile_heads
 
         def of_heads(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-            parts = runs(tile, self.query_blocks(tile, head))
+            if self.lists is None:
+                parts = runs(tile, self.query_blocks(tile, head))
+            else:
+                parts = self.lists.runs(self, tile, head)
             begin(head)
             for first, end, is_masked in parts:
                 carried = self._run(tile, head, (first, end), carried, step, is_masked)
@@ -281,9 +284,13 @@ class GradientSchedule:
         step: Step, is_masked: bool,
     ) -> Sequence[Any]:  # fmt: skip
         first, end = blocks
+
+        def listed(block: Any) -> Any:
+            return block if self.lists is None else self.lists.block(self, tile, head, block)
+
         if not self.tiling.descends:
             return ops.for_(
-                first, end, 1, list(start), lambda block, c: step(head, block, c, is_masked)
+                first, end, 1, list(start), lambda i, c: step(head, listed(i), c, is_masked)
             )
         together = self.tile_heads if self.tiling.joins_heads else 1
 
@@ -293,7 +300,7 @@ class GradientSchedule:
             if tile.rises is not None:
                 block = ops.select(tile.rises, ops.add(first, passed), block)
             own = head if together == 1 else self.query_head(tile, ops.rem(i, together))
-            return step(own, block, carried, is_masked)
+            return step(own, listed(block), carried, is_masked)
 
         return ops.for_(0, ops.mul(ops.sub(end, first), together), 1, list(start), one)
 
@@ -336,7 +343,9 @@ class GradientSchedule:
             last = ops.minimum(last, ops.sub(self.kernel.size(self.keys), 1))
         found = Ranges.everywhere()
         if self.parts.has_masks:
-            found = ranges(self.condition, tile.key, last, lambda *term: self._load(head, *term))
+            found = ranges(
+                self.condition, tile.key, last, lambda *term: self.load_term(head, *term)
+            )
         return self._in_blocks(tile, found)
 
     def _in_blocks(self, tile: KeyTile, found: Ranges) -> QueryBlocks:
@@ -366,25 +375,21 @@ class GradientSchedule:
             whole_end = end if is_open(found) else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)
 
-    def _load(self, head: QueryTile, leaf: Any, access: Access) -> Any:
+    def load_term(self, head: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
         at: list[Coordinate] = []
         for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):
             is_fixed = extent.constant == 1 or place[0] != "loop"
             at.append(Index.of(0) if is_fixed else head.batch[place[1]])
+        return ops.to_i32(self.walk().value(leaf, at, 1))
+
+    def walk(self) -> Walk:
+        """A walk over what tiles need to know of their entry of the batch."""
         region = self.parts.region
-        walk = Walk(self.kernel, region.leaves(self.kernel), region.symbols)
-        return ops.to_i32(walk.value(leaf, at, 1))
+        return Walk(self.kernel, region.leaves(self.kernel), region.symbols)
 
 
 def is_open(found: Ranges) -> bool:
     """Whether no bound ends the rows that a tile sees whole: of a single tile, whose place is
     known, a bound is a number as well."""
     return isinstance(found.all_end, int) and found.all_end >= FAR
-
-
-def _of_neighbours(condition: Condition) -> Condition:
-    """The part of a condition under which a query block meets tiles that follow each other, and
-    none before these: each tile then waits for the one before it."""
-    parts = conjuncts(condition)
-    return Both(tuple(part if isinstance(part, Compare) else Anything() for part in parts))

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.attention.mask_conditions import terms
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -46,6 +45,7 @@ from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import GradientEmitter
+from .bwd_lists import BlockLists, differs_by_head
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
@@ -183,7 +183,7 @@ class SdpaBwdSm90Engine(Engine):
         joins_heads = (
             parts.group > knobs["SPLIT_H"]
             and (is_longest_first or is_ordered)
-            and not _differs_by_head(parts)
+            and not differs_by_head(parts)
         )
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
@@ -199,8 +199,10 @@ class SdpaBwdSm90Engine(Engine):
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
-            return GradientSchedule(kernel, parts, tiling, group)
+            return GradientSchedule(kernel, parts, tiling, group, lists)
 
+        lists = None
+        lists = BlockLists.of(output, parts, schedule(None))
         plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
@@ -217,7 +219,7 @@ class SdpaBwdSm90Engine(Engine):
         with kernel.body():
             others = added(kernel, parts, elements, of_scores=False)
             BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns, others).emit()
-        output.launch(kernel, (plan.blocks, 1, 1))
+        output.launch(kernel, (BeforeEmitter.blocks(plan), 1, 1))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         with kernel.body():
@@ -276,20 +278,6 @@ def _waves(tiles: int, processors: int, longest: float) -> float:
     longest: that of the longest tile; where they are not alike, short ones fill up the end.
     """
     return max(tiles / processors, longest) if longest > 1 else -(-tiles // processors)
-
-
-def _differs_by_head(parts: GradientRegion) -> bool:
-    """Whether query heads that share keys may have other masks, or lengths, than each other."""
-    return any(
-        place == ("loop", 1) and parts.region.dims_of(leaf)[axis].constant != 1
-        for leaf, access in terms(parts.condition)
-        for axis, place in enumerate(access)
-    ) or any(
-        size.constant != 1
-        for source in map(parts.source, ("q", "do"))
-        if source.kind == "cut"
-        for size in parts.region.dims_of(source.values[0])[1:2]
-    )
 
 
 SDPA_BWD_SM90 = SdpaBwdSm90Engine()

@@ -26,10 +26,10 @@ class GradientTiling:
     of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
     zeros past lengths.  parts: tiles that share the query heads of the same keys, whose sums of dK
     and dV another kernel adds up.  joins_heads: a tile goes through its query heads of a block of
-    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.  descends:
-    a tile goes from its last block of queries to its first, so that all of a causal mask begin
-    together, and the first keys, which come first, are the first to add to dQ: none waits long for
-    its turn.
+    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.
+    descends: a tile goes from its last block of queries to its first, so that all of a causal mask
+    begin together, and the first keys, which come first, are the first to add to dQ: none waits
+    long for its turn.
     """
 
     queries: int

@@ -2,10 +2,10 @@
 """The turns in which tiles of keys add to a block of dQ: in the order of their keys, so that the
 sum has the same bits each time.
 
-A tile's flag is the number of steps that it has done and left behind, as they are counted for all
-tiles of a head.  What it adds to a block, it adds once the tile before it has, which waited for the
-one before that.  A step is shown to be done a step later, so that no writer waits for its own
-additions to end.
+A tile's flag is the number of steps that it and all tiles before it have left behind, as they are
+counted for all tiles of a head: what it adds to a block, it adds once the flag of the tile before
+says so.  Flags are shown every few steps, once the buffer of the step is free for the next one:
+the fences of each take about as long as a step.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import tma
 from ...codegen.totals.turn_order import TurnOrder
-from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks
+from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS
-from .schedule import QueryTile
 
 FAR = (1 << 31) - 1  # more than any step's number
 SHOWN_EVERY = 2  # steps
@@ -33,33 +32,28 @@ class WriterTurns:
     schedule: GradientSchedule
     tile: KeyTile
     writer: Any
-    before: QueryBlocks | None = None
 
     @property
     def flag(self) -> Any:
         return ops.add(ops.mul(self.tile.number, CONSUMERS), self.writer)
 
-    def begin(self, head: QueryTile) -> None:
-        """Called before the steps of a head, or of all that go together."""
-        self.before = self.schedule.blocks_before(self.tile, head)
+    def wait(self, step: Any, seen: Any) -> Any:
+        """Waits until the tile before has left all steps up to this number behind; by one thread.
 
-    def wait(self, block: Any, step: Any, seen: Any) -> Any:
-        """Waits until the tile before has added to a block, if it does; by one thread.
-
-        step: the number that its flag then is at least.  seen: what the flag was when it was last
-        looked at; given is what it is now.
+        seen: what its flag was when it was last looked at; given is what it is now.
         """
-        assert self.before is not None, "begin comes before"
-        is_due = ops.both(
-            ops.compare("sle", self.before.first, block), ops.less(block, self.before.end)
-        )
-        is_due = ops.both(is_due, ops.less(seen, step))
+        is_due = ops.both(ops.compare("ne", self.tile.key, 0), ops.less(seen, step))
         (now,) = ops.either(
             is_due, [ops.i32_type()],
             lambda: [self.order.wait(ops.sub(self.flag, CONSUMERS), step)],
             lambda: [seen],
         )  # fmt: skip
         return now
+
+    def end(self, seen: Any) -> None:
+        """Shows that no step comes any more, of this tile or of one before; by one thread."""
+        self.wait(FAR, seen)
+        self.show(FAR, 0)
 
     def show_some(self, done: list[Any]) -> None:
         """Shows steps that are done, every few of them; by one thread."""

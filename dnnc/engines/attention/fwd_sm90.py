@@ -218,7 +218,9 @@ class SdpaFwdSm90Engine(Engine):
             config &= ~RESCALE
         is_longest_first = is_triangular(parts.masks.condition)
         entries = _packed_entries(parts)
-        numbered = [] if entries else conditions_of(parts, knobs["TILE_N"])
+        numbered = (
+            [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], knobs["TILE_N"])
+        )
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width, Kind.of_region(parts),
             staged=staged_output(parts),

@@ -25,12 +25,13 @@ from ...codegen.attention.mask_conditions import (
     Numbers,
     Varying,
     conjuncts,
+    negated,
 )
 from ...codegen.attention.mask_ranges import wraps
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
-from ...codegen.region import Access
+from ...codegen.region import Access, Region
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
@@ -45,17 +46,20 @@ if TYPE_CHECKING:
 _THREADS = 128
 _PAIR = 8  # bytes of two numbers
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
-_FEW = 2  # blocks of keys, of which leaving one out is not worth a kernel
+FEW = 2  # blocks, of which leaving one out is not worth a kernel
 
 Load = Callable[[Any, Access], Any]  # a term's number, i32
 Range = tuple[Any, Any]  # of numbers, both i32 or both i64
 
 
-def conditions_of(parts: AttentionRegion, keys: int) -> list[Condition]:
-    """Conditions on numbers that have to hold, if there are blocks of so many keys to leave out."""
-    if parts.dims[-1].bounds()[1] <= _FEW * keys:
+def conditions_of(condition: Condition, extent: Expr, block: int) -> list[Condition]:
+    """Conditions on numbers that have to hold, if there are blocks to leave out of an extent.
+
+    block: rows or columns of one.
+    """
+    if extent.bounds()[1] <= FEW * block:
         return []
-    return [part for part in conjuncts(parts.masks.condition) if numbers_in(part)]
+    return [part for part in conjuncts(condition) if numbers_in(part)]
 
 
 def numbers_in(condition: Condition) -> list[Numbers]:
@@ -106,11 +110,12 @@ class Table:
 class NumberRanges:
     """The ranges of numbers of an attention, by tiles of `rows` and blocks of `columns`.
 
-    Tiles begin at multiples of their size: those that do not are of triangular masks.
+    conditions: on them, which all have to hold.  Tiles begin at multiples of their size: those that
+    do not are of triangular masks.
     """
 
     kernel: Kernel
-    parts: AttentionRegion
+    conditions: Sequence[Condition]
     tables: Sequence[Table]
     rows: int
     columns: int
@@ -122,13 +127,22 @@ class NumberRanges:
 
         end: the last key that there is.
         """
+        view = self._view(batch, rows, block, end, load)
+        return view.may_hold(Both(tuple(self.conditions)))
+
+    def may_fail(
+        self, batch: Mapping[int, Coordinate], rows: Range, block: Any, end: Any, load: Load
+    ) -> Any:
+        """Whether the conditions may not hold of some score, i1; None: they may."""
+        view = self._view(batch, rows, block, end, load)
+        return view.may_hold(negated(Both(tuple(self.conditions))))
+
+    def _view(
+        self, batch: Mapping[int, Coordinate], rows: Range, block: Any, end: Any, load: Load
+    ) -> _View:
         first = ops.mul(block, self.columns)
         last = ops.minimum(ops.add(first, self.columns - 1), end)
-        view = _View(self, batch, {-2: rows, -1: (first, last)}, load)
-        found = None
-        for condition in conditions_of(self.parts, self.columns):
-            found = ops.both(found, view.may_hold(condition))
-        return found
+        return _View(self, batch, {-2: rows, -1: (first, last)}, load)
 
     def of(self, numbers: Numbers, batch: Mapping[int, Coordinate], along: Range) -> Range:
         """The range of numbers along rows, or columns, first to last."""
@@ -263,11 +277,25 @@ def _any(conditions: Sequence[Any]) -> Any:
 
 def number_tables(output: Output, parts: AttentionRegion, tiling: Tiling) -> tuple[Table, ...]:
     """The tables of an attention, and the kernel that fills them."""
+    conditions = conditions_of(parts.masks.condition, parts.dims[-1], tiling.keys)
+    tables = tables_of(output, parts.region, parts.rank, conditions, tiling)
+    if tables:
+        kernel = output.kernel("ranges", _THREADS)
+        with kernel.body():
+            fill(kernel, parts.region, tables, ops.block_id())
+        output.launch(kernel, (fill_blocks(tables, _THREADS), 1, 1))
+    return tables
+
+
+def tables_of(
+    output: Output, region: Region, rank: int, conditions: Sequence[Condition], tiling: Tiling
+) -> tuple[Table, ...]:
+    """The tables of what conditions compare; rank: of the scores."""
     found: list[Table] = []
-    used = [n for part in conditions_of(parts, tiling.keys) for n in numbers_in(part)]
+    used = [n for part in conditions for n in numbers_in(part)]
     for i, numbers in enumerate(dict.fromkeys(used)):
-        dims = parts.region.dims_of(numbers.leaf)
-        moving = ("loop", parts.rank + numbers.axis)
+        dims = region.dims_of(numbers.leaf)
+        moving = ("loop", rank + numbers.axis)
         (place,) = (
             axis
             for axis, own in enumerate(numbers.access)
@@ -277,29 +305,33 @@ def number_tables(output: Output, parts: AttentionRegion, tiling: Tiling) -> tup
         made = Table(numbers, dims, place, unit, "")
         name = output.workspace(f"numbers{i}", made.entries * _PAIR)
         found.append(replace(made, name=name))
-    if found:
-        _fill(output, parts, found)
     return tuple(found)
 
 
-def _fill(output: Output, parts: AttentionRegion, tables: Sequence[Table]) -> None:
-    kernel = output.kernel("ranges", _THREADS)
+def fill_blocks(tables: Sequence[Table], threads: int) -> Expr:
+    """Blocks of so many threads that fill tables."""
     total = Expr.of(0)
-    with kernel.body():
-        warps = _THREADS // WARP_THREADS
-        warp = ops.add(ops.mul(ops.block_id(), warps), ops.shr(ops.thread_id(), 5))
-        for table in tables:
-            entry = ops.sub(warp, kernel.size(total))
-            is_here = ops.both(
-                ops.compare("sge", entry, 0), ops.less(entry, kernel.size(table.entries))
-            )
-            with ops.if_(is_here):
-                _fill_entry(kernel, parts, table, entry)
-            total = total + table.entries
-    output.launch(kernel, (ceildiv(total, warps), 1, 1))
+    for table in tables:
+        total = total + table.entries
+    return ceildiv(total, threads // WARP_THREADS)
 
 
-def _fill_entry(kernel: Kernel, parts: AttentionRegion, table: Table, entry: Any) -> None:
+def fill(kernel: Kernel, region: Region, tables: Sequence[Table], number: Any) -> None:
+    """Fills a block's share of the tables; number: of the block."""
+    total = Expr.of(0)
+    warps = kernel.threads // WARP_THREADS
+    warp = ops.add(ops.mul(number, warps), ops.shr(ops.thread_id(), 5))
+    for table in tables:
+        entry = ops.sub(warp, kernel.size(total))
+        is_here = ops.both(
+            ops.compare("sge", entry, 0), ops.less(entry, kernel.size(table.entries))
+        )
+        with ops.if_(is_here):
+            _fill_entry(kernel, region, table, entry)
+        total = total + table.entries
+
+
+def _fill_entry(kernel: Kernel, region: Region, table: Table, entry: Any) -> None:
     """One range, by a warp."""
     lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
     shape = tuple(at_least(n, 1) for n in table.shape)  # of an empty one no entry is asked for
@@ -308,7 +340,7 @@ def _fill_entry(kernel: Kernel, parts: AttentionRegion, table: Table, entry: Any
     *outer, unit = (places[axis] for axis in range(len(table.shape)))
     first = ops.add(ops.mul(unit.index().base, table.unit), lane)
     last = ops.sub(kernel.size(table.dims[table.place]), 1)
-    walk = Walk(kernel, parts.region.leaves(kernel), parts.region.symbols)
+    walk = Walk(kernel, region.leaves(kernel), region.symbols)
     low = high = None
     for step in range(0, table.unit, WARP_THREADS):
         element = Index.of(ops.minimum(ops.add(first, step), last))

@@ -28,7 +28,7 @@ from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
 from ...mlir import arith, ir
 from .block_mask import TileBits
-from .number_ranges import NumberRanges, Table
+from .number_ranges import NumberRanges, Table, conditions_of
 
 _SECTION_BYTES = 32 << 20  # keys and values of a section, which L2 holds
 _SHORT_SECTION_BYTES = 16 << 20
@@ -268,7 +268,8 @@ class Schedule:
         if not self.tables:
             return None
         sizes = self.tiling.queries, self.tiling.keys
-        return NumberRanges(self.kernel, self.parts, self.tables, *sizes)
+        conditions = conditions_of(self.parts.masks.condition, self.keys, self.tiling.keys)
+        return NumberRanges(self.kernel, conditions, self.tables, *sizes)
 
     @property
     def _begins_anywhere(self) -> bool:
