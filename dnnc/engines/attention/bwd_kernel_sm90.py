@@ -278,7 +278,10 @@ class GradientEmitter:
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
-        state = self.schedule.each_run(self.tile, [*Cursor().values, *zeros], self._step)
+        address = self.address
+        again = self._describe_again if self.schedule.lists is not None else lambda: None
+        state = self.schedule.each_run(self.tile, [*Cursor().values, *zeros], self._step, again)
+        self.address = address  # the one that is known outside loops over heads
         first = 2 + t.depth // 2
         if self.kept or self.turns:
             # Found again, it takes no registers in the loop.
@@ -293,6 +296,12 @@ class GradientEmitter:
         self._store(self.results["dk"], state[2:first], 0)
         with ops.if_(ops.compare("eq", self.thread, 0)):
             tma.wait_read(0)
+
+    def _describe_again(self) -> None:
+        """Computes places anew for a run of blocks: what those of the run before need registers for
+        would spill them."""
+        self.address = ops.opaque(smem.address(self.base))
+        self._describe()
 
     def _describe(self) -> None:
         """The descriptors of operands in shared memory, and the thread's places there."""
@@ -322,7 +331,10 @@ class GradientEmitter:
     def _step(
         self, head: QueryTile, block: Any, state: Sequence[Any], is_masked: bool
     ) -> Sequence[Any]:
-        t = self.tiling
+        t, tile = self.tiling, self.tile
+        if self.schedule.lists is not None and is_masked:
+            # Few blocks are masked: what their masks read is found in each of them anew.
+            tile, head = self.schedule.found_here(tile, head)
         cursor = Cursor(*state[:2])
         buffer = cursor.stage  # of dS
         dk, dv = state[2 : 2 + t.depth // 2], state[2 + t.depth // 2 :]
@@ -336,10 +348,10 @@ class GradientEmitter:
         products = self._of_rows(self.vo, self.v_own, ops.add(self.do_rows, do), t.width)
         (scores,) = wgmma.wait_for([scores], 1)
         sums = wgmma.unpacked(scores)
-        e = self.walk.exponentials(sums, self.tile, head, row, rows, is_masked=is_masked)
+        e = self.walk.exponentials(sums, tile, head, row, rows, is_masked=is_masked)
         (products,) = wgmma.wait_for([products])
         weights, gradients = self.walk.words(
-            sums, e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
+            sums, e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked
         )
         self._put_gradients(gradients, buffer)
         self._tell(buffer)

@@ -16,7 +16,7 @@ all of them need, to the first, or back, and through all heads of a block before
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
@@ -212,6 +212,14 @@ class GradientSchedule:
         number = ops.add(ops.mul(tile.entry, heads), head)
         return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
 
+    def found_here(self, tile: KeyTile, head: QueryTile) -> tuple[KeyTile, QueryTile]:
+        """Both, such that what is made of them is not kept in registers around a loop."""
+        at = {
+            axis: Index.of(ops.opaque(ops.value_of(i.index().base)))
+            for axis, i in head.batch.items()
+        }
+        return replace(tile, key=ops.opaque(ops.value_of(tile.key))), replace(head, batch=at)
+
     def own_head(self, tile: KeyTile, head: QueryTile) -> Any:
         """A query head's number among those of the tile."""
         first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
@@ -252,14 +260,19 @@ class GradientSchedule:
             tile, start, step, lambda tile, blocks: [(blocks.first, blocks.end, True)], begin
         )
 
-    def each_run(self, tile: KeyTile, start: Sequence[Any], step: Step) -> Sequence[Any]:
-        """Walks the steps of a tile, those that look at masks apart from those that need not."""
-        return self._each_head(tile, start, step, self._runs, lambda head: None)
+    def each_run(
+        self, tile: KeyTile, start: Sequence[Any], step: Step, begin_run: Callable[[], None]
+    ) -> Sequence[Any]:
+        """Walks the steps of a tile, those that look at masks apart from those that need not.
+
+        begin_run: called before each run of such.
+        """
+        return self._each_head(tile, start, step, self._runs, lambda head: None, begin_run)
 
     def _each_head(
         self, tile: KeyTile, start: Sequence[Any], step: Step,
         runs: Callable[[KeyTile, QueryBlocks], list[tuple[Any, Any, bool]]],
-        begin: Callable[[QueryTile], None],
+        begin: Callable[[QueryTile], None], begin_run: Callable[[], None] = lambda: None,
     ) -> Sequence[Any]:  # fmt: skip
         heads = self.tile_heads
 
@@ -270,6 +283,7 @@ class GradientSchedule:
                 parts = self.lists.runs(self, tile, head)
             begin(head)
             for first, end, is_masked in parts:
+                begin_run()
                 carried = self._run(tile, head, (first, end), carried, step, is_masked)
             return carried
 

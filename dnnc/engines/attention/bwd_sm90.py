@@ -86,8 +86,9 @@ class SdpaBwdSm90Engine(Engine):
         "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
         "contiguous elements of a head",
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
-        "on the gradients of both, of tensors that broadcast; blocks of queries that a causal mask "
-        "or a window hides are left out; a sink's gradient",
+        "on the gradients of both, of tensors that broadcast; blocks of queries that a causal "
+        "mask, a window, a mask of blocks or numbers of rows and columns (documents) hide are left "
+        "out; a sink's gradient",
     )
 
     # ---- the support surface

@@ -5,7 +5,6 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.compiler import compile_graph
 from dnnc.options import Options
 from tests.checked_gradient import run
 from tests.support import machine
@@ -41,29 +40,27 @@ def documents(dims, kv_heads, numbered_heads, **options):
 
 @pytest.mark.parametrize(
     ("kv_heads", "numbered_heads", "options"),
-    [(2, 1, {}), (1, 2, CAUSAL), (1, 1, {**CAUSAL, **REPEATED}), (1, 2, REPEATED)],
-    ids=["full", "causal_of_heads", "ordered", "ordered_of_heads"],
+    [(2, 1, {}), (1, 2, CAUSAL), (1, 1, {**CAUSAL, **REPEATED})],
+    ids=["full", "causal_of_heads", "ordered"],
 )
 def test_documents(kv_heads, numbered_heads, options):
     """Queries of blocks that no key's document has are not read: they may be no numbers."""
-    rows = 420
+    rows = 330
     g, t = documents((1, 2, rows, 64), kv_heads, numbered_heads, **options)
     graph = g.graph.finalize()
     given = random_inputs(graph, {})
     own = np.sort(np.random.default_rng(machine.current().seed).integers(0, 3, rows))
-    own[192:256] = 7
+    own[128:192] = 7
     given[t["own"].uid] = np.broadcast_to(own[:, None], (1, numbered_heads, rows, 1)).copy()
     given[t["other"].uid] = np.where(own == 7, 1, own)[None, None, None]
     given[t["stats"].uid] = np.full((1, 2, rows, 1), 4.0, np.float32)
     knobs = {"TILE_M": 64, "SPLIT_H": 1}
-    plan = check(
-        g, engine="sdpa_bwd_sm90", target="sm_90a", knobs=knobs, inputs=given, slack=4.0
-    )
+    plan = check(g, engine="sdpa_bwd_sm90", target="sm_90a", knobs=knobs, inputs=given, slack=4.0)
     assert len(plan.programs[0].kernels) == 3
-    given[t["q"].uid][:, :, 192:256] = np.nan
+    given[t["q"].uid][:, :, 128:192] = np.nan
     found = machine.current().run(plan, given)
     assert all(np.isfinite(np.asarray(found[t[n].uid], np.float32)).all() for n in ("dk", "dv"))
-    assert not found[t["dq"].uid][:, :, 192:256].any()
+    assert not found[t["dq"].uid][:, :, 128:192].any()
 
 
 @pytest.mark.parametrize("options", [{}, {**CAUSAL, **REPEATED}], ids=["full", "ordered"])
