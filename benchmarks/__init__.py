@@ -7,7 +7,7 @@ python -m benchmarks --help
 SET_NAMES = (
     "all", "hopper", "epilogues", "fused", "rows", "norms", "memory", "small", "conv", "depthwise",
     "conv-more", "dgrad", "dgrad-more", "conv-wgrad", "attention", "attention-backward", "decode",
-    "packed", "paged", "layouts",
+    "few-queries", "packed", "paged", "layouts",
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases or more that nobody listed, by seed.
 DRAWN_NAMES = (

@@ -56,6 +56,10 @@ DECODED = (
     (1, 131072), (4, 32768), (16, 8192), (64, 8192), (64, 2048), (64, 1024), (16, 2048), (1, 8192),
 )  # fmt: skip
 
+# (batch, keys) beside a few queries: of a draft that is checked, of a prompt's piece.
+FEW = ((8, 8192), (1, 8192), (4, 32768), (1, 65536))
+FEW_QUERIES = (2, 4, 8, 16)
+
 
 def attention(
     dtype: str, scores: str, b: int, h: int, s: int, d: int, dv: int = 0, groups: int = 1,
@@ -119,6 +123,15 @@ def listed() -> list[Case]:
 def decoding() -> list[Case]:
     """One query of 32 heads on 4 of keys and values."""
     return [attention("bf16", "full", b, 32, s, 128, groups=8, queries=1) for b, s in DECODED]
+
+
+def few_queries() -> list[Case]:
+    """Some queries of 64 heads on 8 of keys and values."""
+    return [
+        attention("bf16", "full", b, 64, s, 128, groups=8, queries=n)
+        for b, s in FEW
+        for n in FEW_QUERIES
+    ]
 
 
 def attention_of(id_: str) -> Case:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import vector as vector_cases
-from .attention import attention_of, decoding, listed
+from .attention import attention_of, decoding, few_queries, listed
 from .attention_backward import attention_backward_of
 from .attention_backward import listed as listed_backward
 from .case import Case
@@ -264,6 +264,11 @@ def decode() -> list[Case]:
     return [add(8192, 16384), *decoding()]
 
 
+def few() -> list[Case]:
+    """Some queries beside many keys, after the streaming kernel that copy bandwidth is read from."""
+    return [add(8192, 16384), *few_queries()]
+
+
 def packed() -> list[Case]:
     """Packed sequences, each case beside one of sequences of one length and as much work."""
     return listed_packed()
@@ -305,6 +310,7 @@ SETS = {
     "attention": attention,
     "attention-backward": attention_backward,
     "decode": decode,
+    "few-queries": few,
     "packed": packed,
     "paged": paged,
     "layouts": layouts,

@@ -15,6 +15,7 @@ from benchmarks.cases.attention import (  # noqa: E402
     attention,
     attention_of,
     decoding,
+    few_queries,
     documents_of,
     is_seen,
     listed,
@@ -124,6 +125,14 @@ def test_the_engine_of_decoding_is_the_first():
         graph, _ = our_graph(case)
         best = next(iter(configs(graph, of("sm_90a"))))
         assert [choice.engine.name for choice in best.choices] == ["sdpa_sm80"], case.id
+
+
+def test_few_queries_read_each_key_once():
+    """Heads that share keys are rows of one tile, also 16 queries of 8 heads."""
+    for case in few_queries():
+        graph, _ = our_graph(case)
+        (choice,) = next(iter(configs(graph, of("sm_90a")))).choices
+        assert (choice.engine.name, choice.knobs["PACK_GQA"]) == ("sdpa_sm80", 1), case.id
 
 
 @pytest.mark.parametrize("scores", SCORES)
