@@ -265,7 +265,8 @@ def decode() -> list[Case]:
 
 
 def few() -> list[Case]:
-    """Some queries beside many keys, after the streaming kernel that copy bandwidth is read from."""
+    """Some queries beside many keys, after the streaming kernel that copy bandwidth is read
+    from."""
     return [add(8192, 16384), *few_queries()]
 
 

@@ -6,6 +6,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Size
 from . import enums
 from .argument_types import (
+    Activation,
     AttentionImplementation,
     ConvolutionMode,
     DataType,
@@ -358,6 +359,66 @@ class Operations:
 
         Returns:
             [K, C / groups, (T, R,) S]
+        """
+    def causal_conv1d(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        initial_states: Tensor | None = None,
+        activation: Activation = "identity",
+        compute_data_type: DataType | None = None,
+        name: str = "",
+    ) -> GraphTensor:
+        """Y = activation(sum of W[d, i] * X[b, d, t - (W - 1) + i] over i + bias[d]): depthwise.
+
+        X, Y [B, D, T], W [D, W], bias [D].  An element of Y has the elements of X up to its own place,
+        in its own channel.  Ahead of the first are zeros, or initial_states [B, D, W - 1].
+        The activation silu is z * sigmoid(z).  The states after X are the last W - 1 elements of the
+        initial states and X: a `slice`.
+        Source: cudnn-frontend, causal_conv1d.
+
+        Arguments:
+            x: [B, D, T]
+            weight: [D, W]
+            bias: [D]; optional
+            initial_states: [B, D, W - 1], what is ahead of X; optional
+            activation: what is done to sums; default identity
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+
+        Returns:
+            [B, D, T]
+        """
+    def causal_conv1d_backward(
+        self,
+        dY: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        activation: Activation = "identity",
+        compute_data_type: DataType | None = None,
+        name: str = "",
+    ) -> tuple[GraphTensor, GraphTensor, GraphTensor | None]:
+        """dX, dW and dbias of `causal_conv1d` without initial states, from dY.
+
+        dY, X, dX [B, D, T], W, dW [D, W], bias, dbias [D]; dbias is there where bias is.  The sums
+        that a silu was applied to are computed again from X, W and bias.
+        Source: cudnn-frontend, causal_conv1d_backward.
+
+        Arguments:
+            dY: [B, D, T]
+            x: [B, D, T]
+            weight: [D, W]
+            bias: [D]; optional
+            activation: what was done to sums; default identity
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+
+        Returns:
+            dx: [B, D, T]
+            dw: [D, W]
+            dbias: [D]; may be None
         """
     @overload
     def resample(

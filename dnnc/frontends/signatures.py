@@ -31,6 +31,7 @@ _CHOICES = {
     "padding_mode": "PaddingMode",
     "resample_mode": "ResampleMode",
     "reshape_mode": "ReshapeMode",
+    "activation": "Activation",
     "algorithm": "SoftmaxAlgorithm",
     "moe_grouped_matmul.mode": "GroupedMatmulMode",
     "peer_reduction.mode": "PeerMode",

@@ -109,6 +109,10 @@ _NORMS = (
     *_both("elementwise/test_pointwise.py", "test_examples_of_every_operation"),
     LinkedTest("tests/dialect/test_norm_references.py"),
 )
+_CAUSAL = (
+    *_both("elementwise/test_pointwise.py", "test_examples_of_every_operation"),
+    LinkedTest("tests/engines/conv/test_causal_conv1d.py"),
+)
 _ROPE = (
     *_both("elementwise/test_pointwise.py", "test_examples_of_every_operation"),
     LinkedTest("tests/dialect/test_rope.py"),
@@ -322,6 +326,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_CONV_GRADIENTS,
         LinkedTest("tests/engines/conv/test_random_wgrads.py"),
     ),
+    "operation causal_conv1d": _CAUSAL,
+    "operation causal_conv1d_backward": _CAUSAL,
     "operation resample": (
         *_both("elementwise/test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),

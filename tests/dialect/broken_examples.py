@@ -8,6 +8,7 @@ from dnnc import dtypes
 from tests.dialect import (
     attention_examples,
     attention_gradient_examples,
+    causal_conv1d_examples,
     conv_gradient_examples,
     rope_examples,
 )
@@ -303,6 +304,7 @@ BROKEN = {
     ("softmax_backward", "C2"): changed(softmax_backward([5, 8]), "dy", [5, 1]),
     ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
     **rope_examples.BROKEN,
+    **causal_conv1d_examples.BROKEN,
     **conv_gradient_examples.BROKEN,
     **attention_examples.BROKEN,
     **attention_gradient_examples.BROKEN,

@@ -10,6 +10,7 @@ from tests.dialect import (
     attention_examples,
     attention_gradient_examples,
     broadcast_examples,
+    causal_conv1d_examples,
     conv_gradient_examples,
     rope_examples,
 )
@@ -548,6 +549,7 @@ EXAMPLES = {
         softmax_backward([3, 8, 2], 1, "FAST", io=dtypes.bf16),
     ],
     **rope_examples.EXAMPLES,
+    **causal_conv1d_examples.EXAMPLES,
     **conv_gradient_examples.EXAMPLES,
     **attention_examples.EXAMPLES,
     **attention_gradient_examples.EXAMPLES,

@@ -94,8 +94,9 @@ def test_docstrings_state_shapes_source_and_constraints(op):
 def test_descriptor_names_are_unique(op):
     # cuDNN 9.19 has no descriptor of them; of sdpa_fp8 it has sdpa's, with attributes we don't know
     ours = (
-        "broadcast", "rope", "rope_backward", "softmax_backward", "block_mask_load",
-        "peer_reduction", "ragged_load", "ragged_store", "sdpa_fp8", "sdpa_fp8_backward",
+        "broadcast", "causal_conv1d", "causal_conv1d_backward", "rope", "rope_backward",
+        "softmax_backward", "block_mask_load", "peer_reduction", "ragged_load",
+        "ragged_store", "sdpa_fp8", "sdpa_fp8_backward",
     )  # fmt: skip
     assert op.backend.startswith("OPERATION_") or op.op_name in ours
     names = [field.backend for field in op.fields if field.backend]

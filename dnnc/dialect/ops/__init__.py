@@ -6,6 +6,7 @@ from ..op import Op
 from .batch_norm import Batchnorm, BatchnormInference, BnFinalize, DbnWeight, Genstats
 from .block_mask_load import BlockMaskLoad
 from .broadcast import Broadcast
+from .causal_conv1d import CausalConv1d, CausalConv1dBackward
 from .conv import ConvDgrad, ConvFprop, ConvWgrad
 from .matmul import Matmul
 from .moe_grouped_matmul import MoeGroupedMatmul
@@ -45,6 +46,8 @@ OPS: tuple[type[Op], ...] = (
     ConvFprop,
     ConvDgrad,
     ConvWgrad,
+    CausalConv1d,
+    CausalConv1dBackward,
     Resample,
     ResampleBackward,
     Rng,
