@@ -9,7 +9,7 @@ from dnnc.dialect.reference import reference
 from dnnc.engines.conv.beside_sm80 import shape_of_knobs
 from dnnc.engines.conv.pattern import conv_of, shape_of
 from dnnc.engines.conv.sm80 import CONV_SM80
-from dnnc.engines.product.knobs_sm80 import smem_bytes
+from dnnc.engines.product.shared_layout_sm80 import SharedLayout
 from dnnc.target import of
 from tests.support import machine
 from tests.support.checked import check, random_inputs
@@ -138,7 +138,9 @@ def fusion_of_groups(n=32, c=256, c_group=8, edge=28, **options):
 
 
 def test_a_stage_holds_each_groups_pixels():
-    assert smem_bytes({**TOGETHER, "TILE_M": 64}, dtypes.f16, 8) == 2 * (64 * 8 + 64) * 32 * 2
+    assert (
+        SharedLayout.of_knobs({**TOGETHER, "TILE_M": 64}, 2, 8).bytes == 2 * (64 * 8 + 64) * 32 * 2
+    )
     fusion = fusion_of_groups()
     whole = {**TOGETHER, "TILE_M": 64, "TILEK": 64, "STAGES": 6}
     (reason,) = CONV_SM80.legal(whole, fusion, of("sm_80"))
