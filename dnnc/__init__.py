@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import backend as backend
     from . import cudnn as cudnn
     from . import engines as engines
+    from . import operations as operations
     from . import torch as torch
     from .api import compile as compile
     from .api import reference as reference
@@ -103,7 +104,7 @@ _LAZY = {
 
 
 # Packages that are imported when they are first used.
-_PACKAGES = ("backend", "cudnn", "engines", "torch")
+_PACKAGES = ("backend", "cudnn", "engines", "operations", "torch")
 
 # Names that are others where they are defined.
 _RENAMED = {"Tensor": "GraphTensor", "read_plan": "read", "write_plan": "write"}

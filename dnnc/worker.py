@@ -244,12 +244,13 @@ def compile_graph(
     a request that was answered before is answered from this process's memory or from disk, and
     no worker is started for it.  child: the worker that compiles, for callers that have several
     at work.
-    Engines from outside the package are known to this process alone: with one, it compiles here.
+    Engines and operations from outside the package are known to this process alone: with one, it
+    compiles here.
     """
     graph.finalize()
     rows = targets.rows_of(target)
     chosen = options or DEFAULTS
-    if outside.engines():
+    if outside.is_used():
         return plans.compiled_here(graph, rows, chosen, cache=cache, report=report)
     settings = place.settings()
 

@@ -18,6 +18,7 @@ PARTS = list(ROOT.iterdir())
 LAYERS = (
     ("__main__", "cli", "torch", "tuning", "view", "cudnn"),
     ("api",),
+    ("operations",),
     ("backend",),
     ("frontends",),
     ("worker", "cache"),

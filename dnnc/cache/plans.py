@@ -92,7 +92,7 @@ def compiled_here(
     whose code no key names.
     """
     graph.finalize()
-    store = place.store() if cache and not outside.engines() else None
+    store = place.store() if cache and not outside.is_used() else None
 
     def make() -> tuple[bytes, Plan]:
         from ..compiler import compile_graph  # loads MLIR, which a plan that is there does not need

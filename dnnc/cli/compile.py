@@ -146,7 +146,7 @@ def compile_file(
         _write_kept(file, graph, emit, output, explain)
         return
     is_compiled = emit in (Stage.cubin, Stage.plan, Stage.c)
-    in_process = in_process or bool(outside.engines())
+    in_process = in_process or outside.is_used()
     if is_compiled and not in_process and _is_likely_new(graph, no_cache):
         worker.start()  # it loads the compiler while this process reads the graph
     source = files.read_source(graph)

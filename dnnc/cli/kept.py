@@ -49,7 +49,7 @@ def kept(path: str, named: Sequence[Target] | None, options: Options) -> Kept | 
     """
     suffix = Path(path).suffix
     settings = place.settings()
-    has_index = path != files.STDIN and suffix in _SUFFIXES and not outside.engines()
+    has_index = path != files.STDIN and suffix in _SUFFIXES and not outside.is_used()
     if not has_index or settings is None:
         return None
     targets = None if named is None else [row.name for row in named]

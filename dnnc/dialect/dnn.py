@@ -201,6 +201,20 @@ def _verify_segments(operation: Any, kind: type[Op]) -> None:
 
 
 OPERATIONS = {kind.op_name: _define_op(kind) for kind in OPS}
+_known: dict[str, type[Op]] = dict(BY_NAME)
+
+
+def _follow_registered() -> None:
+    """Defines the operations that were registered since, and forgets those that are no more."""
+    if _known == BY_NAME:
+        return
+    for name in [name for name, kind in _known.items() if BY_NAME.get(name) is not kind]:
+        del _known[name]
+        Dnn.operations.remove(OPERATIONS.pop(name))
+    for name, kind in BY_NAME.items():
+        if name not in _known:
+            _known[name], OPERATIONS[name] = kind, _define_op(kind)
+    Dnn._definitions = ""
 
 
 def _verify_constant(op: Any) -> bool:
@@ -230,6 +244,7 @@ def context() -> Iterator[Any]:
     """A new MLIR context that knows the dialect, entered."""
     with mlir.context() as made:
         with mlir.dialect_lock:
+            _follow_registered()
             Dnn.load(reload=True)
         yield made
 

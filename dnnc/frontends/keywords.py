@@ -27,11 +27,11 @@ def explain_keywords(kind: type, but: Collection[str] = (), shown: str = "") -> 
             of = shown or kind.__name__
             if method not in made:
                 called = of if name == "__init__" else f"{of}.{name}"
-                made[method] = _explaining(method, called)
+                made[method] = explained(method, called)
             setattr(kind, name, made[method])
 
 
-def _explaining(method: Callable[..., Any], shown: str) -> Callable[..., Any]:
+def explained(method: Callable[..., Any], shown: str) -> Callable[..., Any]:
     """The method; shown: what errors call it."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     checked = given.checked(method)

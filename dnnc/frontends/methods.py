@@ -213,7 +213,8 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
     return body
 
 
-def _op_method(kind: type[Op]) -> Any:
+def operation_method(kind: type[Op]) -> Any:
+    """The method of `pygraph` that an operation's fields say."""
     doc = inspect.cleandoc(kind.__doc__ or "")
     return _make(kind.op_name, [*_parameters(kind), *_COMMON], doc, _op_body(kind))
 
@@ -558,7 +559,7 @@ def methods() -> dict[str, Any]:
             doc = inspect.cleandoc(kind.__doc__ or "")
             found[kind.op_name] = _make(kind.op_name, parameters, doc, body)
         else:
-            found[kind.op_name] = _op_method(kind)
+            found[kind.op_name] = operation_method(kind)
     for mode in MODES:
         for name, operands in mode.methods:
             found[name] = _pointwise_method(mode, name, operands)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..dialect.op import Field, Op
-from ..dialect.ops import OPS, Pointwise
+from ..dialect.ops import BY_NAME, Pointwise
 from ..dtypes import DType
 from . import enums
 
@@ -143,11 +143,9 @@ _FORMS: dict[str, tuple[tuple[dict[str, str], tuple[str, ...]], ...]] = {
     },
 }  # fmt: skip
 
-_BY_NAME = {kind.op_name: kind for kind in OPS}
-
 
 def _kind_of(method: str) -> type[Op]:
-    return _BY_NAME.get(method, Pointwise)
+    return BY_NAME.get(method, Pointwise)
 
 
 def _field_of(method: str, parameter: str) -> Field | None:

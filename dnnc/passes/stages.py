@@ -168,10 +168,7 @@ _LINALG: Mapping[str, Mapping[str, Check]] = {
 }
 
 # The attributes of dnn operations are checked where they are read.
-_DNN = dict.fromkeys((f"dnn.{name}" for name in (*BY_NAME, "constant")), None)
-_GRAPH: Mapping[str, Mapping[str, Check] | None] = {**_DNN, "func.return": _NOTHING}
-
-_ANCHORS: Mapping[str, type[Op]] = BY_NAME
+_GRAPH: dict[str, Mapping[str, Check] | None] = {"dnn.constant": None, "func.return": _NOTHING}
 
 
 @dataclass(frozen=True)
@@ -216,6 +213,7 @@ def stage_of(module: Any) -> str:
 def verify(module: Any, name: str) -> None:
     """BAD_PARAM for what a stage does not hold, by its name and place."""
     spec = SPECS[name]
+    _GRAPH.update(dict.fromkeys(f"dnn.{op}" for op in BY_NAME))
     at = f"stage {name}"
     _verify_attributes(module.operation, spec.module, f"{at}: the module")
     for view in module.body.operations:
@@ -233,7 +231,7 @@ def _verify_part(operation: Any, spec: Stage, at: str) -> None:
     dnn.verify_one_block(function)
     attributes = operation.attributes
     if "dnn.anchor" in attributes and spec.has_anchors:
-        kind = _ANCHORS.get(text_of(attributes["dnn.anchor"], "dnn.anchor"))
+        kind = BY_NAME.get(text_of(attributes["dnn.anchor"], "dnn.anchor"))
         known = _of_anchor(kind) if kind else {"dnn.anchor": text_of, **_OF_FUNCTION}
         inside: Mapping[str, Any] = _LINALG
     elif "dnn.fusion" in attributes and spec.fusion is not None:

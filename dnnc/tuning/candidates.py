@@ -115,7 +115,7 @@ def compiled(
     with a compile worker; with engines from outside the package this process, one by one).
     report: called with (how many are done, of how many).
     """
-    if executor is None and outside.engines():
+    if executor is None and outside.is_used():
         return list(_compiled_here(graph, target, every, report))
     messages = [_message(graph, target, candidate) for candidate in every]
     if executor is not None:

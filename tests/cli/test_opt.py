@@ -168,3 +168,13 @@ def test_the_dialect_in_irdl_loads_elsewhere():
         assert '"dnn.matmul"(%arg0, %arg1)' in str(mlir.ir.Module.parse(text))
         with pytest.raises(mlir.ir.MLIRError, match="expects exactly 2 operands"):
             mlir.ir.Module.parse(text.replace("%x, %y)", "%x)").replace(f"({square}, ", "("))
+
+
+def test_locations_and_the_generic_form_are_printed_as_by_mlir_opt_and_read_again(ffn):
+    lowered = ("-p", "fuse,select-engine,lower-to-linalg")
+    plain = dnnc("opt", ffn, *lowered).stdout
+    made = dnnc("opt", ffn, *lowered, "--mlir-print-debuginfo", "--mlir-print-op-generic").stdout
+    assert '"linalg.generic"(' in made
+    assert re.search(r'loc\("(pointwise|matmul)', made)
+    assert "loc(" not in plain
+    assert dnnc("opt", "-", stdin=made).stdout == plain

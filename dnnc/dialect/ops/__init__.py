@@ -80,4 +80,5 @@ OPS: tuple[type[Op], ...] = (
     RaggedStore,
 )
 
+# With those of other packages, see `dnnc.operations`.
 BY_NAME = {op.op_name: op for op in OPS}

@@ -1,0 +1,192 @@
+"""An operation and a pass from outside the package, as docs/extending.md says it.
+
+`Centre` and `AsRelu` are all that one takes; tests/engines/test_outside.py has an engine.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import compiler, mlir, operations, outside, passes, worker
+from dnnc.dialect import dnn
+from dnnc.dialect.graph import OperationGraph
+from dnnc.dialect.json_form import from_json, to_json
+from dnnc.dialect.ops import BY_NAME
+from dnnc.expr import Expr
+from dnnc.mlir import arith, ir
+from dnnc.operations import Op, Steps, attribute, operand, result
+from dnnc.passes import Pass
+from dnnc.target import of
+
+from .cli.commands import dnnc as command
+from .support.checked import check
+
+pytestmark = pytest.mark.assembled  # plans, which go through files
+
+
+# ---- an operation
+
+
+class Centre(Op):
+    """Y = X - mean(X), the mean over one axis.
+
+    X, Y [d0, ..., dn].
+
+    Constraints:
+    (C1) the axis is one of X's.
+    """
+
+    op_name = "centre"
+    is_composite = True
+
+    x = operand("[d0, ..., dn]")
+    y = result("[d0, ..., dn]")
+    axis: int = attribute("of the mean", int)
+    compute_type = attribute(
+        "of the arithmetic", dnnc.dtypes.DType, dnnc.dtypes.f32, frontend="compute_data_type"
+    )
+
+    def infer(self):
+        self.y.dims = self.y.dims or self.x.shape
+        self.y.strides = self.y.strides or self.x.layout
+
+    def verify(self):
+        if not 0 <= self.axis < self.x.rank:
+            raise self.error("C1", f"axis={self.axis}", f"0 to {self.x.rank - 1}")
+
+    def expand(self):
+        steps = Steps(self.name, self.compute_type, self.x.rank)
+        mean = steps.reduction("avg", self.x, (self.axis,))
+        steps.output(steps.pointwise("sub", self.x, mean), self.y)
+        return steps.ops
+
+    def reference(self, x, **context):
+        return x - np.mean(x, self.axis, keepdims=True)
+
+
+def centred():
+    g = dnnc.pygraph("centred", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([6, dnnc.Dim("N", max=64), 40], name="x")
+    g.relu(g.centre(x, axis=2)).set_output()
+    return g
+
+
+def test_an_operation_is_compiled_and_runs_as_its_reference(monkeypatch):
+    monkeypatch.setattr(worker.Worker, "_started", None)  # which knows the package's alone
+    with operations.registered(Centre):
+        plan = check(centred(), {"N": 5}, target="sm_80")
+        again = dnnc.compile(centred(), "sm_80")
+    assert "rows" in [fusion.engine for fusion in plan.programs[0].fusions]
+    assert again.programs[0].fusions == plan.programs[0].fusions
+
+
+def test_an_operation_has_its_text_in_every_form():
+    with operations.registered(Centre):
+        graph = centred().graph.finalize()
+        with dnn.context():
+            text = str(dnn.to_mlir(graph))
+            read = dnn.from_mlir(mlir.parse(text))
+        assert '"dnn.centre"(%arg0) {axis = 2' in text
+        for other in (read, from_json(to_json(graph))):
+            assert isinstance(other, OperationGraph)
+            assert other.finalize().canonical_text() == graph.canonical_text()
+        assert "of the mean" in dnnc.pygraph.centre.__doc__
+        g = dnnc.pygraph("wrong", io_data_type="f16", intermediate_data_type="f32")
+        g.centre(g.tensor([2, 3, 4]), axis=3).set_output()
+        with pytest.raises(dnnc.DnncError, match="axis=3; accepted: 0 to 2"):
+            g.graph.finalize()
+    assert not hasattr(dnnc.pygraph, "centre")
+    assert "centre" not in BY_NAME
+    assert not outside.is_used()
+    with dnn.context(), pytest.raises(dnnc.DnncError, match=r"operation 'dnn\.centre'"):
+        dnn.from_mlir(mlir.parse(text))
+
+
+class Taken(Centre):
+    op_name = "softmax"
+
+
+class Method(Centre):
+    op_name = "tensor"
+
+
+class Whole(Centre):
+    op_name = "whole"
+    is_composite = False
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(Taken, "'softmax'"), (Whole, "operation whole"), (Expr, "Expr"), (Method, "'tensor'")],
+)
+def test_what_is_no_operation(kind, what):
+    with pytest.raises(dnnc.DnncError, match=what):
+        operations.register(kind)
+    assert not outside.is_used()
+
+
+# ---- a pass
+
+
+@dataclass(frozen=True)
+class AsRelu(Pass):
+    """as-relu: replaces exp(x) by max(x, 0) in the bodies of a lowered graph.
+
+    %1 = math.exp %x : f32   ->   %1 = arith.maximumf %x, %zero : f32
+    """
+
+    name: ClassVar[str] = "as-relu"
+    takes: ClassVar[str] = "linalg"
+    makes: ClassVar[str] = "linalg"
+
+    def run(self, module):
+        found = [op for op in passes.stages.inside_of(module.operation) if op.name == "math.exp"]
+        for op in found:
+            with ir.InsertionPoint(op), op.location:
+                x = op.operands[0]
+                zero = arith.ConstantOp(x.type, 0.0).result
+                op.results[0].replace_all_uses_with(arith.MaximumFOp(x, zero).result)
+            op.erase()
+
+
+LOWERED = "fuse,select-engine,lower-to-linalg"
+
+
+def exponentials():
+    g = dnnc.pygraph("exponentials", io_data_type="f32", target="sm_80")
+    g.exp(g.tensor([4, 32], name="x")).set_output()
+    return g
+
+
+def test_a_pass_has_its_name_in_pipelines_and_what_it_wrote_is_compiled(tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(exponentials().graph.finalize().canonical_text())
+    with passes.registered(AsRelu):
+        made = command("opt", str(path), "-t", "sm_80", "-p", f"{LOWERED},as-relu,tile")
+        early = command("opt", str(path), "-t", "sm_80", "-p", "fuse,as-relu")
+    assert "arith.maximumf" in made.stdout
+    assert "math.exp" not in made.stdout
+    assert "pass as-relu: a module at stage fused; accepted: one at stage linalg" in early.stderr
+    with dnn.context():
+        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+    assert "max.NaN.f32" in ptx
+    assert "ex2" not in ptx
+    assert "'as-relu'" in command("opt", str(path), "-p", "as-relu").stderr
+
+
+def test_what_is_no_pass():
+    @dataclass(frozen=True)
+    class Tiles(AsRelu):
+        name: ClassVar[str] = "tile"
+
+    @dataclass(frozen=True)
+    class Nowhere(AsRelu):
+        name: ClassVar[str] = "nowhere"
+        makes: ClassVar[str] = "sass"
+
+    for kind, what in ((Tiles, "'tile'"), (Nowhere, "stage 'sass'"), (Expr, "Expr")):
+        with pytest.raises(dnnc.DnncError, match=what):
+            passes.register(kind)
