@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -141,15 +141,21 @@ def check(graph: Any, engine: Engine, fusion: Fusion, knobs: Knobs, target: Targ
         assert max(dynamic, default=0) <= max(counted), f"{counted} counted, {dynamic} launched"
 
 
-def check_drawn(family: str, seed: int, targets: tuple[str, ...] = TARGETS) -> Counter[str]:
+def check_drawn(family: str, seed: int, targets: Sequence[str] = TARGETS) -> Counter[str]:
     """Draws a graph, and builds one choice of each engine and target; engine -> its choices."""
-    random, found = Random(f"{family} {seed}"), Counter[str]()
+    random = Random(f"{family} {seed}")
     drawn = DRAWS[family](random)
-    graph = getattr(drawn, "graph", drawn)
+    return check_graph(getattr(drawn, "graph", drawn), random, f"{family} {seed}", targets)
+
+
+def check_graph(
+    graph: Any, random: Random, name: str, targets: Sequence[str] = TARGETS
+) -> Counter[str]:
+    """Builds a graph by one choice of each engine and target; name: in errors."""
+    found = Counter[str]()
     finalized = graph.finalize()
     (fusion,) = partition(finalized, [finalized.live_ops])
-    for name in targets:
-        target = of(name)
+    for target in map(of, targets):
         for engine in engines.all_engines():
             if engine.supports(fusion, target):
                 continue
@@ -159,7 +165,7 @@ def check_drawn(family: str, seed: int, targets: tuple[str, ...] = TARGETS) -> C
                 try:
                     check(graph, engine, fusion, knobs, target)
                 except Exception as error:
-                    where = f"{family} {seed} @{name} {engine.name} {knobs}"
+                    where = f"{name} @{target} {engine.name} {knobs}"
                     raise AssertionError(f"{where}: {error}") from error
     return found
 

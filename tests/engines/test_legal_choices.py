@@ -2,14 +2,16 @@
 
 import datetime
 from collections import Counter
+from random import Random
 
 import pytest
 
+import dnnc
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
 from dnnc.target import of
 from tests import attention_graphs
-from tests.legal_choices import DRAWS, EXACT, TARGETS, check, check_drawn
+from tests.legal_choices import DRAWS, EXACT, TARGETS, check, check_drawn, check_graph
 
 SEED = datetime.date.today().toordinal()
 
@@ -43,3 +45,25 @@ def test_a_table_of_packed_sequences_takes_shared_memory(sequences, fits):
     engine, target = engine_named("sdpa_fwd_sm90"), of("sm_90a")
     assert (not engine.legal(knobs, fusion, target)) == fits
     check(g.graph, engine, fusion, knobs if fits else {**knobs, "STAGES": 2}, target)
+
+
+def of_a_number(name):
+    """A product or a convolution one of whose operands is a number of the graph."""
+    g = dnnc.pygraph("number", io_data_type="f16", intermediate_data_type="f32")
+    rank = 3 if name == "matmul" else 4
+    number = g.tensor_scalar(1.5, dnnc.scalar_type.COMPILE_TIME_CONST).set_dim([1] * rank)
+    number.set_stride([1] * rank).set_data_type("f16")
+    if name == "matmul":
+        made = g.matmul(number, g.tensor([1, 1, 64]))
+    elif name == "conv_fprop":
+        made = g.conv_fprop(g.tensor([2, 1, 8, 8]), number, padding=0, stride=1, dilation=1)
+    else:
+        made = g.conv_dgrad(g.tensor([2, 1, 8, 8]), number, padding=0, stride=1, dilation=1)
+        made.set_dim([2, 1, 8, 8])
+    made.set_output()
+    return g.graph
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv_fprop", "conv_dgrad"])
+def test_an_operand_may_be_a_number_of_the_graph(name):
+    assert len(check_graph(of_a_number(name), Random(0), name)) > 1

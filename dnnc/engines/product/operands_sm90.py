@@ -63,7 +63,7 @@ def operand_of(
     """How one operand comes; begins_anywhere: its tiles begin at rows that are no multiples of
     theirs, as those of grouped rows do."""
     depth, rows = axes_of(operand, is_a=is_a)
-    is_stored = operand not in fusion.producers and not operand.is_by_value
+    is_stored = operand in fusion.inputs and not operand.is_by_value  # a constant is none
     if is_stored and tma.refusal(operand, (depth, rows)) is None:
         return OperandFacts(is_a)
     takes_either = row.takes_mn_major and not begins_anywhere
