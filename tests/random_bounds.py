@@ -38,6 +38,9 @@ _CURVED = {
 }  # fmt: skip
 
 
+_FLAT = 2.0**-20  # a few units of f32 at 1, from which slopes are differences
+
+
 @dataclass(frozen=True)
 class Box:
     """Bounds around the elements of a tensor: float64, int64 or bool arrays of one shape.
@@ -210,6 +213,11 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
         x = operands[0]
         periods = [np.rint(np.asarray(end, float) / np.pi) for end in (x.low, x.high)]
         wild = wild | ((periods[0] != periods[1]) & ~x.is_sharp)
+    if op.mode in _CURVED and op.mode.endswith("_bwd"):
+        # A slope that f32 may round to 0 makes NaN of an infinite gradient.
+        dy, *points = (np.asarray(box.mid, float) for box in operands)
+        slope = op.reference(np.ones(dy.shape), *points)
+        wild = wild | (np.isinf(dy) & (np.abs(slope) < _FLAT))
     low = np.where(wild, mid, values.min(axis=0))
     high = np.where(wild, mid, values.max(axis=0))
     if op.mode == "mod":
