@@ -77,16 +77,16 @@ class OperandTile:
 
     def _thread(self) -> Any:
         thread = ops.thread_id()
-        return ops.and_(thread, self.threads - 1) if self.is_group else thread
+        return thread & (self.threads - 1) if self.is_group else thread
 
     def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
         """(row, k) within the tile of the first element of fragment i of this thread."""
         inner = (self.tile_k if along_k else self.tile_rows) // elems
-        piece = ops.add(self._thread(), ops.mul(i, self.threads))
+        piece = self._thread() + i * self.threads
         if self._guard(elems, i) is not None:
             # A thread without a fragment of its own reads the last one, inside the tensor.
             piece = ops.minimum(piece, self.tile_rows * self.tile_k // elems - 1)
-        outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
+        outer, place = piece // inner, piece % inner * elems
         return (outer, place) if along_k else (place, outer)
 
     def _pieces(self, elems: int, along_k: bool) -> list[tuple[Any, Any]]:
@@ -102,13 +102,13 @@ class OperandTile:
         total = self.tile_rows * self.tile_k // elems
         if total % self.threads == 0 or (isinstance(i, int) and (i + 1) * self.threads <= total):
             return None
-        return ops.less(ops.add(self._thread(), ops.mul(i, self.threads)), total)
+        return self._thread() + i * self.threads < total
 
     def _place(self, row: Any, k: Any) -> Any:
         """Byte offset of an element of the tile that starts a chunk or lies inside one."""
         outer, inner = (row, k) if self.k_contiguous else (k, row)
-        start = self.shape.offset(outer, ops.div(inner, self.chunk))
-        return ops.add(start, ops.mul(ops.rem(inner, self.chunk), self.bytes))
+        start = self.shape.offset(outer, inner // self.chunk)
+        return start + inner % self.chunk * self.bytes
 
     def put(self, values: Sequence[Any], slot: Any) -> None:
         """Stores fetched fragments into the tile at `slot`."""
@@ -122,7 +122,7 @@ class OperandTile:
             ops.store(smem.byte_pointer(slot, self._place(row, k)), value, CHUNK_BYTES)
             return
         for lane, element in enumerate(ops.elements(value)):
-            at = (row, ops.add(k, lane)) if along_k else (ops.add(row, lane), k)
+            at = (row, k + lane) if along_k else (row + lane, k)
             ops.store(smem.byte_pointer(slot, self._place(*at)), element, self.bytes)
 
     # ---- fragments
@@ -132,10 +132,10 @@ class OperandTile:
 
         For A four registers a tile of 16 rows, for B two a tile of 8.
         """
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        lane = ops.thread_id() & (WARP_THREADS - 1)
         if not self.k_contiguous and self.bytes == mma.WORD_BYTES:
             return [
-                self._words(slot, ops.add(first, i * rows), step, lane)
+                self._words(slot, first + i * rows, step, lane)
                 for rows in (mma.M if self.is_a else mma.N,)
                 for i in range(count)
             ]
@@ -150,11 +150,11 @@ class OperandTile:
         found: list[list[Any]] = []
         for i in range(loads):
             if self.k_contiguous:
-                row = ops.add(ops.add(first, i * 16), outer)
-                place = ops.add(chunk, ops.mul(step, mma.CHUNKS_PER_STEP))
+                row = first + i * 16 + outer
+                place = chunk + step * mma.CHUNKS_PER_STEP
             else:
-                row = ops.add(outer, ops.mul(step, 16))
-                place = ops.add(ops.add(ops.div(first, 8), i * 2), chunk)
+                row = outer + step * 16
+                place = first // 8 + i * 2 + chunk
             offset = self.shape.offset(row, place)
             registers = mma.load_matrices(
                 smem.byte_pointer(slot, offset), transposed=not self.k_contiguous
@@ -169,16 +169,16 @@ class OperandTile:
         A lane's two numbers of k are neighbours, of A as of B, so that the four lanes of a row meet
         different banks; in which order an instruction's k goes does not matter.
         """
-        row, pair = ops.shr(lane, 2), ops.shl(ops.and_(lane, 3), 1)
-        k = ops.add(ops.mul(step, mma.K_BYTES // mma.WORD_BYTES), pair)
+        row, pair = lane >> 2, (lane & 3) << 1
+        k = step * (mma.K_BYTES // mma.WORD_BYTES) + pair
         eights = range(0, mma.M if self.is_a else mma.N, mma.N)
         return [
             ops.load(
-                smem.byte_pointer(slot, self._place(ops.add(ops.add(first, row), eight), at)),
+                smem.byte_pointer(slot, self._place(first + row + eight, at)),
                 ops.i32_type(),
                 mma.WORD_BYTES,
             )
-            for at in (k, ops.add(k, 1))
+            for at in (k, k + 1)
             for eight in eights
         ]
 
@@ -205,12 +205,8 @@ class RawTile:
 
     def select(self, row: Any, k: Any) -> None:
         """Makes the fragment that begins at an element of the tile the one that is read."""
-        place = (
-            ops.add(ops.mul(row, self.k), k)
-            if self.along_k
-            else ops.add(ops.mul(k, self.rows), row)
-        )
-        self._current = smem.byte_pointer(self.base, ops.mul(place, self.element_bytes))
+        place = row * self.k + k if self.along_k else k * self.rows + row
+        self._current = smem.byte_pointer(self.base, place * self.element_bytes)
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
         alignment = min(CHUNK_BYTES, width * self.element_bytes)

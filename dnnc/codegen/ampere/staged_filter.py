@@ -59,15 +59,15 @@ class StagedFilter:
         together = min(rounds, _TOGETHER)
 
         def batch(first: Number) -> None:
-            numbers = [ops.add(first, u * threads) for u in range(together)]
+            numbers = [first + u * threads for u in range(together)]
             loaded = [self._element(load, number) for number in numbers]
             for number, (place, value) in zip(numbers, loaded, strict=True):
                 is_whole = self.count % (together * threads) == 0
-                with ops.if_(None if is_whole else ops.less(number, self.count)):
+                with ops.if_(None if is_whole else number < self.count):
                     ops.store(ops.gep(self.pointer, place, self.element), value, self.size)
 
         def step(first: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            batch(ops.add(first, ops.thread_id()))
+            batch(first + ops.thread_id())
             return carried
 
         if rounds == together:
@@ -80,25 +80,25 @@ class StagedFilter:
         """(where it lies, the element) of a number that counts channels fastest."""
         number = ops.minimum(number, self.count - 1)
         channels = self.fragments * self.width
-        rest = ops.div(number, channels)
-        channel = ops.sub(number, ops.mul(rest, channels))
-        tap = ops.div(rest, self.group)
-        value = load(channel, ops.sub(rest, ops.mul(tap, self.group)), tap)
-        fragment = ops.div(channel, self.width)
-        inner = ops.sub(channel, ops.mul(fragment, self.width))
-        part = ops.div(inner, self.part)
-        place = ops.add(ops.mul(rest, channels), ops.mul(part, self.fragments * self.part))
-        place = ops.add(place, ops.mul(fragment, self.part))
-        return ops.add(place, ops.rem(inner, self.part)), value
+        rest = number // channels
+        channel = number - rest * channels
+        tap = rest // self.group
+        value = load(channel, rest - tap * self.group, tap)
+        fragment = channel // self.width
+        inner = channel - fragment * self.width
+        part = inner // self.part
+        place = rest * channels + part * (self.fragments * self.part)
+        place = place + fragment * self.part
+        return place + inner % self.part, value
 
     def elements(self, pointer: Any, fragment: Number, tap: Number, channel: int) -> list[Any]:
         """The element of each output channel of a fragment; pointer: to the filter."""
         channels = self.fragments * self.width
-        first = ops.mul(ops.add(ops.mul(tap, self.group), channel), channels)
-        mine = ops.gep(pointer, ops.mul(fragment, self.part), self.element)
+        first = (tap * self.group + channel) * channels
+        mine = ops.gep(pointer, fragment * self.part, self.element)
         found: list[Any] = []
         for part in range(self.width // self.part):
-            place = ops.gep(mine, ops.add(first, part * self.fragments * self.part), self.element)
+            place = ops.gep(mine, first + part * self.fragments * self.part, self.element)
             type_ = ops.vector_type(self.element, self.part)
             found += ops.elements(ops.load(place, type_, self.size * self.part))
         return found

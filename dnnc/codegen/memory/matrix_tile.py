@@ -98,7 +98,7 @@ class MatrixTile(OperandTile):
         elems = self.plan["access_bytes"] // self.bytes
         for i, (row, k) in enumerate(self._pieces(elems, self.k_contiguous)):
             with ops.if_(self._guard(elems, i)):
-                self._copy(source, batch, ops.add(first_row, row), ops.add(first_k, k),
+                self._copy(source, batch, first_row + row, first_k + k,
                            smem.byte_pointer(slot, self._place(row, k)), elems)  # fmt: skip
 
     def _copy(
@@ -114,19 +114,19 @@ class MatrixTile(OperandTile):
         whole_rows = self.size.known_divisor() % self.tile_rows == 0
         whole_k = self.k_divisor % self.tile_k == 0
         if self.k_contiguous:
-            row = row if whole_rows else ops.minimum(row, ops.sub(size, 1))
+            row = row if whole_rows else ops.minimum(row, size - 1)
             is_there = None
-            valid = None if whole_k else ops.sub(k_size, k)
+            valid = None if whole_k else k_size - k
             # A copy of nothing still wants an aligned address: the row's start.
-            k = k if whole_k else ops.select(ops.less(k, k_size), k, 0)
+            k = k if whole_k else ops.select(k < k_size, k, 0)
         else:
-            valid = None if whole_rows else ops.sub(size, row)
-            row = row if whole_rows else ops.select(ops.less(row, size), row, 0)
-            is_there = None if whole_k else ops.less(k, k_size)
-            k = k if whole_k else ops.minimum(k, ops.sub(k_size, 1))
+            valid = None if whole_rows else size - row
+            row = row if whole_rows else ops.select(row < size, row, 0)
+            is_there = None if whole_k else k < k_size
+            k = k if whole_k else ops.minimum(k, k_size - 1)
         count = None
         if valid is not None:
-            count = ops.mul(ops.minimum(ops.maximum(valid, 0), elems), self.bytes)
+            count = ops.minimum(ops.maximum(valid, 0), elems) * self.bytes
         if is_there is not None:
             count = ops.select(is_there, elems * self.bytes if count is None else count, 0)
         at = self.coordinates(batch, Index(row), Index(k))
@@ -150,7 +150,7 @@ class MatrixTile(OperandTile):
         piece: tuple[Any, Any],
     ) -> Any:
         along_k = self.plan["loads_along_k"]
-        row, k = ops.add(first_row, piece[0]), ops.add(first_k, piece[1])
+        row, k = first_row + piece[0], first_k + piece[1]
         row_tile = 0 if self.starts_anywhere else self.tile_rows * self.blocks
         divisor = self.size.known_divisor()
         row_index, _ = self._edge(row, lambda: self.row_end, divisor, row_tile, not along_k)
@@ -188,8 +188,8 @@ class MatrixTile(OperandTile):
         groups = count // together
 
         def group(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            first = ops.mul(number, together)
-            places = [ops.add(first, i) for i in range(together)]
+            first = number * together
+            places = [first + i for i in range(together)]
             pieces = [self._piece(i, self.chunk, along_k) for i in places]
             held = []
             for piece in pieces:
@@ -227,10 +227,10 @@ class MatrixTile(OperandTile):
             return Index(base, step, width), None
         limit = end()
         if width == 1 or (tile and divisor % width == 0):
-            inside = ops.less(base, limit)
-            kept = ops.maximum(0, ops.minimum(base, ops.sub(limit, width)))
+            inside = base < limit
+            kept = ops.maximum(0, ops.minimum(base, limit - width))
             return Index(kept, step, width), inside
-        lanes = [ops.add(base, i) for i in range(width)]
-        inside = ops.from_elements([ops.less(lane, limit) for lane in lanes])
-        last = ops.sub(limit, 1)
+        lanes = [base + i for i in range(width)]
+        inside = ops.from_elements([lane < limit for lane in lanes])
+        last = limit - 1
         return Index(lanes=tuple(ops.minimum(lane, last) for lane in lanes)), inside

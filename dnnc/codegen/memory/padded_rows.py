@@ -80,10 +80,10 @@ class PaddedRows:
             return
         zeros = ops.zeros(ops.vector_type(ops.i32_type(), 4))
         for first in range(0, self.rows, threads):
-            row = ops.add(ops.thread_id(), first)
-            guard = None if first + threads <= self.rows else ops.less(row, self.rows)
+            row = ops.thread_id() + first
+            guard = None if first + threads <= self.rows else row < self.rows
             with ops.if_(guard):
-                offset = ops.add(ops.mul(row, self.row_bytes), self.chunks * CHUNK_BYTES)
+                offset = row * self.row_bytes + self.chunks * CHUNK_BYTES
                 ops.store(smem.byte_pointer(slot, offset), zeros, CHUNK_BYTES)
 
     def copy(self, slot: Any, threads: int, source: Source) -> None:
@@ -97,11 +97,11 @@ class PaddedRows:
         found = [source.find(row) for row, _ in pieces]
         for i, (row, chunk) in enumerate(pieces):
             is_whole = (i + 1) * threads <= total
-            guard = None if is_whole else ops.less(thread, total - i * threads)
+            guard = None if is_whole else thread < total - i * threads
             with ops.if_(guard):
-                address, exists = source.address(row, ops.mul(chunk, self.chunk), found[i])
+                address, exists = source.address(row, chunk * self.chunk, found[i])
                 count = None if exists is None else ops.select(exists, CHUNK_BYTES, 0)
-                offset = ops.add(ops.mul(row, self.row_bytes), ops.mul(chunk, CHUNK_BYTES))
+                offset = row * self.row_bytes + chunk * CHUNK_BYTES
                 smem.copy_async(smem.byte_pointer(slot, offset), address, CHUNK_BYTES, count)
 
     def _pieces(self, thread: Any, threads: int) -> list[tuple[Any, Any]]:
@@ -110,11 +110,11 @@ class PaddedRows:
         found: list[tuple[Any, Any]] = []
         for i in range(-(-self.rows * self.chunks // threads)):
             if i < period:
-                number = ops.add(thread, i * threads)
-                found.append((ops.div(number, self.chunks), ops.rem(number, self.chunks)))
+                number = thread + i * threads
+                found.append((number // self.chunks, number % self.chunks))
             else:
                 row, chunk = found[i - period]
-                found.append((ops.add(row, period * threads // self.chunks), chunk))
+                found.append((row + period * threads // self.chunks, chunk))
         return found
 
     # ---- fragments, of a lane's place in a tile
@@ -122,7 +122,7 @@ class PaddedRows:
     def a_place(self, first_row: Any) -> Any:
         """Place of A, 16 rows from `first_row` on: the bytes to what the lane names of step 0."""
         row, chunk = mma.a_lane(self._lane())
-        return self._offset(ops.add(first_row, row), chunk)
+        return self._offset(first_row + row, chunk)
 
     def b_place(self) -> Any:
         """The place of B whose columns are rows of the tile."""
@@ -138,7 +138,7 @@ class PaddedRows:
         return mma.load_matrices(pointer, transposed=transposed)
 
     def _lane(self) -> Any:
-        return ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        return ops.thread_id() & (WARP_THREADS - 1)
 
     def _offset(self, row: Any, chunk: Any) -> Any:
-        return ops.add(ops.mul(row, self.row_bytes), ops.mul(chunk, CHUNK_BYTES))
+        return row * self.row_bytes + chunk * CHUNK_BYTES

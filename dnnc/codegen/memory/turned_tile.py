@@ -86,9 +86,9 @@ class TurnedTile:
         """
         side = min(self.rows, _LINE_BYTES // self.element_bytes) // self.vector
         across = self.columns // self.lines
-        place, rest = ops.rem(item, side), ops.div(item, side)
-        row = ops.add(ops.mul(ops.div(rest, across), side), place)
-        return ops.mul(row, self.vector), ops.mul(ops.rem(rest, across), self.lines)
+        place, rest = item % side, item // side
+        row = rest // across * side + place
+        return row * self.vector, rest % across * self.lines
 
     def turn(self, row: Any) -> Any:
         """The number that a row's chunk numbers are combined with.
@@ -98,15 +98,15 @@ class TurnedTile:
         """
         together = max(self.vector, _LINE_BYTES // self.row_bytes)
         apart = max(1, 8 // (self.rows // together))
-        return ops.and_(ops.mul(ops.div(row, together), apart), 7)
+        return (row // together * apart) & 7
 
     def offset(self, row: Any, column: Any) -> Any:
         """Bytes from the tile's start to an element; a chunk's follow each other."""
-        turn = ops.mul(self.turn(row), CHUNK_BYTES)
-        start, place = ops.mul(row, self.row_bytes), ops.mul(column, self.element_bytes)
+        turn = self.turn(row) * CHUNK_BYTES
+        start, place = row * self.row_bytes, column * self.element_bytes
         if self.row_bytes >= _LINE_BYTES:
-            return ops.add(start, ops.xor(place, turn))
-        return ops.xor(ops.add(start, place), turn)
+            return start + (place ^ turn)
+        return (start + place) ^ turn
 
 
 @dataclass(eq=False)
@@ -162,7 +162,7 @@ class StagedTile:
     start: Any = 0
 
     def _pointer(self, row: Any, column: Any) -> Any:
-        return byte_pointer(self.memory, ops.add(self.start, self.layout.offset(row, column)))
+        return byte_pointer(self.memory, self.start + self.layout.offset(row, column))
 
     def at(self, coordinates: Sequence[Coordinate]) -> list[Coordinate]:
         """The tensor's coordinates, of the iteration's."""
@@ -181,7 +181,7 @@ class StagedTile:
         size = count * self.layout.lines * self.layout.element_bytes
         pieces = turned(lines)
         for first in range(0, len(pieces), count):
-            pointer = self._pointer(ops.add(row, first), column)
+            pointer = self._pointer(row + first, column)
             ops.store(pointer, ops.joined(pieces[first : first + count]), size)
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
@@ -197,9 +197,7 @@ class StagedTile:
         type_ = ops.vector_type(register_type(self.source.tensor.type), piece)
         found = []
         for first in range(0, width, piece):
-            pointer = self._pointer(
-                ops.add(row, first // columns), ops.add(column, first % columns)
-            )
+            pointer = self._pointer(row + first // columns, column + first % columns)
             found.append(ops.load(pointer, type_, piece * size))
         return ops.concat(found)
 

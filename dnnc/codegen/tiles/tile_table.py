@@ -37,19 +37,19 @@ class TileTable:
 
     def fill(self, count_of: Callable[[Any], Any]) -> None:
         """By the block's first warp; count_of: tiles of an entry, from memory."""
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        lane = ops.thread_id() & (WARP_THREADS - 1)
         entries = self.kernel.size(self.entries)
 
         def chunk(base: Any, carried: Any) -> Any:
-            entry = ops.add(base, lane)
-            is_one = ops.less(entry, entries)
-            count = count_of(ops.minimum(entry, ops.sub(entries, 1)))
-            until = ops.add(running_sum(ops.select(is_one, count, 0), lane), carried[0])
+            entry = base + lane
+            is_one = entry < entries
+            count = count_of(ops.minimum(entry, entries - 1))
+            until = running_sum(ops.select(is_one, count, 0), lane) + carried[0]
             with ops.if_(is_one):
-                ops.store(self._place(ops.add(entry, 1)), until, _ENTRY)
+                ops.store(self._place(entry + 1), until, _ENTRY)
             return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
 
-        with ops.if_(ops.compare("eq", lane, 0)):
+        with ops.if_(lane.eq(0)):
             ops.store(self._place(0), ops.const(0), _ENTRY)
         ops.for_(0, entries, WARP_THREADS, [ops.const(0)], chunk)
 
@@ -60,13 +60,13 @@ class TileTable:
         """(entry, number in it) of a tile; entry: where the search begins, of a tile before it."""
         (entry,) = ops.while_(
             [ops.value_of(entry)],
-            lambda at: ops.less(self._load(ops.add(at[0], 1)), ops.add(number, 1)),
-            lambda at: [ops.add(at[0], 1)],
+            lambda at: self._load(at[0] + 1) < number + 1,
+            lambda at: [at[0] + 1],
         )
-        return entry, ops.sub(number, self._load(entry))
+        return entry, number - self._load(entry)
 
     def _place(self, entry: Any) -> Any:
-        return byte_pointer(self.memory, ops.mul(entry, _ENTRY))
+        return byte_pointer(self.memory, entry * _ENTRY)
 
     def _load(self, entry: Any) -> Any:
         return ops.load(self._place(entry), ops.i32_type(), _ENTRY)

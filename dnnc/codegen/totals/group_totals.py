@@ -119,7 +119,7 @@ class GroupTotals:
         if self.is_spread:
             self._gather_some()
             self.barrier.meet()
-            place = ops.mul(self.column, width)
+            place = self.column * width
             return self._of_each(self._loaded(self._places_of_all(place, width)))
         self._gather_blocks()
         ops.barrier()
@@ -141,21 +141,21 @@ class GroupTotals:
         shape = self.shape
         lanes = max(1, WARP_THREADS // shape.columns)
         lanes = min(lanes, shape.rows)
-        number = ops.div(self.row, shape.rows_of_part)
-        is_first = ops.compare("eq", ops.rem(self.row, shape.rows_of_part), 0)
-        place = ops.add(ops.mul(number, shape.columns), self.column)
+        number = self.row // shape.rows_of_part
+        is_first = (self.row % shape.rows_of_part).eq(0)
+        place = number * shape.columns + self.column
         for quantity, part, bases in zip(self.quantities, parts, self._bases(), strict=True):
             merged = part if lanes == 1 else self._of_lanes(quantity, part, lanes)
             with ops.if_(is_first):
                 for value, base in zip(quantity.left(merged), bases, strict=True):
                     size = ops.width_of(value) * _bits(value.type) // 8
-                    pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), base))
+                    pointer = byte_pointer(self.memory, place * size + base)
                     ops.store(pointer, value, min(_ALIGNMENT, size))
 
     def _of_lanes(self, quantity: Quantity, part: Part, lanes: int) -> Part:
         """The part of the lanes of a warp that share a column."""
         columns = self.shape.columns
-        first = ops.and_(self.thread, columns - 1)
+        first = self.thread & (columns - 1)
         reference = [reduce.from_lane(value, first) for value in quantity.reference(part)]
         opened = quantity.opened(part, reference)
         merged = [
@@ -190,16 +190,15 @@ class GroupTotals:
         """(entry, which of those that share it, whether this thread has one), one by one."""
         shape = self.shape
         alone = WARP_THREADS // shape.sharing
-        lane, warp = ops.and_(self.thread, WARP_THREADS - 1), ops.div(self.thread, WARP_THREADS)
-        number = ops.add(ops.mul(warp, alone), ops.rem(lane, alone))
-        place = ops.div(lane, alone)
+        lane, warp = self.thread & (WARP_THREADS - 1), self.thread // WARP_THREADS
+        number = warp * alone + lane % alone
+        place = lane // alone
         has_one = None
         if shape.at_once * shape.sharing < shape.rows * shape.columns:
-            has_one = ops.less(number, shape.at_once)
+            has_one = number < shape.at_once
             number = ops.minimum(number, shape.at_once - 1)
         return [
-            (ops.add(number, first), place, has_one)
-            for first in range(0, shape.entries, shape.at_once)
+            (number + first, place, has_one) for first in range(0, shape.entries, shape.at_once)
         ]
 
     def _shared(
@@ -223,55 +222,55 @@ class GroupTotals:
                 reference = quantity.reference(self._of_warp(quantity, bases, entry, 0))
                 total: Sequence[Any] = []
                 for first in range(0, self.shape.warps, self.shape.sharing):
-                    warp = ops.add(place, first)
+                    warp = place + first
                     last = self.shape.warps - 1
                     part = self._of_warp(quantity, bases, entry, ops.minimum(warp, last))
                     opened = quantity.opened(part, reference)
                     if self.shape.warps < self.shape.sharing:
-                        is_one = ops.less(warp, self.shape.warps)
+                        is_one = warp < self.shape.warps
                         opened = [
                             ops.select(is_one, value, nothing)
                             for value, nothing in zip(opened, quantity.nothing, strict=True)
                         ]
                     total = combined(quantity, total, opened) if total else opened
                 part = self._shared(quantity, total, reference, self.shape.sharing)
-                is_writer = ops.both(has_one, ops.compare("eq", place, 0))
+                is_writer = ops.both(has_one, place.eq(0))
                 with ops.if_(is_writer):
                     pointers = self._left(number, entry, self.block)
                     for pointer, value in zip(pointers, quantity.left(part), strict=True):
                         ops.store(pointer, value, _bits(value.type) // 8)
 
     def _of_warp(self, quantity: Quantity, bases: Sequence[int], entry: Any, warp: Any) -> Part:
-        place = ops.add(ops.mul(warp, self.shape.entries), entry)
+        place = warp * self.shape.entries + entry
         values = []
         for type_, base in zip(quantity.types_left, bases, strict=True):
             size = type_.width // 8
-            pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), base))
+            pointer = byte_pointer(self.memory, place * size + base)
             values.append(ops.load(pointer, type_, size))
         rows = self.shape.rows_of_part
-        return quantity.read(values, self.count(self.block, ops.mul(warp, rows), rows))
+        return quantity.read(values, self.count(self.block, warp * rows, rows))
 
     # ---- all blocks
 
     def _left(self, number: int, entry: Any, block: Any) -> list[Any]:
         """Where a block leaves the values of a quantity."""
-        place = ops.add(ops.mul(self.group, self.blocks), block)
-        place = ops.add(ops.mul(place, self.shape.entries), entry)
+        place = self.group * self.blocks + block
+        place = place * self.shape.entries + entry
         before = sum(len(quantity.types_left) for quantity in self.quantities[:number])
         bases = self._areas()[before:]
         return [
-            byte_pointer(base, ops.mul(place, type_.width // 8))
+            byte_pointer(base, place * (type_.width // 8))
             for type_, base in zip(self.quantities[number].types_left, bases, strict=False)
         ]
 
     def _places_of_all(self, entry: Any, width: int) -> list[tuple[Any, Any, int]]:
         """(pointer, type, bytes) of all that is found, in global memory."""
-        place = ops.add(ops.mul(self.group, self.shape.entries), entry)
+        place = self.group * self.shape.entries + entry
         bases = self._areas()[-len(self._types_found) :]
         found = []
         for type_, base in zip(self._types_found, bases, strict=True):
             size = type_.width // 8
-            pointer = byte_pointer(base, ops.mul(place, size))
+            pointer = byte_pointer(base, place * size)
             found.append((pointer, ops.vector_type(type_, width), width * size))
         return found
 
@@ -281,14 +280,14 @@ class GroupTotals:
 
     def _areas(self) -> list[Any]:
         """Where the parts of each value begin, then what is found."""
-        parts = ops.mul(self.groups, self.blocks)
+        parts = self.groups * self.blocks
         sizes = [(parts, t) for quantity in self.quantities for t in quantity.types_left]
         sizes += [(self.groups, type_) for type_ in self._types_found]
         base, found = self.left, []
         for count, type_ in sizes:
             found.append(base)
-            bytes_ = ops.mul(count, self.shape.entries * (type_.width // 8))
-            bytes_ = ops.and_(ops.add(bytes_, _ALIGNMENT - 1), -_ALIGNMENT)
+            bytes_ = count * (self.shape.entries * (type_.width // 8))
+            bytes_ = (bytes_ + (_ALIGNMENT - 1)) & -_ALIGNMENT
             base = byte_pointer(base, bytes_)
         return found
 
@@ -297,26 +296,26 @@ class GroupTotals:
         for entry, place, has_one in self._entries():
             totals = self._gathered(entry, place, self.shape.sharing)
             places = self._places_of_totals(entry, 1)
-            with ops.if_(ops.both(has_one, ops.compare("eq", place, 0))):
+            with ops.if_(ops.both(has_one, place.eq(0))):
                 for (pointer, _, size), total in zip(places, totals, strict=True):
                     ops.store(pointer, total, size)
 
     def _gather_some(self) -> None:
         """As `_gather_blocks`, but each block has some of the entries, a warp for each, and writes
         their totals to global memory."""
-        lane, warp = ops.and_(self.thread, WARP_THREADS - 1), ops.div(self.thread, WARP_THREADS)
+        lane, warp = self.thread & (WARP_THREADS - 1), self.thread // WARP_THREADS
         warps = self.shape.rows * self.shape.columns // WARP_THREADS
-        first = ops.add(ops.mul(warp, self.blocks), self.block)
+        first = warp * self.blocks + self.block
 
         def one(entry: Any, carried: Sequence[Any]) -> Sequence[Any]:
             totals = self._gathered(entry, lane, WARP_THREADS)
-            with ops.if_(ops.compare("eq", lane, 0)):
+            with ops.if_(lane.eq(0)):
                 places = self._places_of_all(entry, 1)
                 for (pointer, _, size), total in zip(places, totals, strict=True):
                     ops.store(pointer, total, size)
             return carried
 
-        ops.for_(first, self.shape.entries, ops.mul(self.blocks, warps), [], one)
+        ops.for_(first, self.shape.entries, self.blocks * warps, [], one)
 
     def _gathered(self, entry: Any, place: Any, sharing: int) -> list[Any]:
         """The totals of an entry, found by neighbours of which this one is at a place."""
@@ -324,7 +323,7 @@ class GroupTotals:
         references = [self._reference(number, entry) for number in range(len(quantities))]
 
         def load(k: Any) -> list[Part]:
-            block = ops.add(place, ops.mul(k, sharing))
+            block = place + k * sharing
             return [self._of_block(n, entry, block) for n in range(len(quantities))]
 
         def use(carried: Any, parts: Any) -> list[Any]:
@@ -336,8 +335,8 @@ class GroupTotals:
             return found
 
         start = [value for quantity in quantities for value in quantity.nothing]
-        left = ops.maximum(ops.sub(self.blocks, place), 0)
-        count = ops.div(ops.add(left, sharing - 1), sharing)
+        left = ops.maximum(self.blocks - place, 0)
+        count = (left + (sharing - 1)) // sharing
         sums = reduce.unrolled(0, count, start, load, use, _TOGETHER)
         totals = []
         for quantity, reference in zip(quantities, references, strict=True):
@@ -368,7 +367,7 @@ class GroupTotals:
         found = []
         for type_ in self._types_found:
             size = width * type_.width // 8
-            pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), at))
+            pointer = byte_pointer(self.memory, place * size + at)
             found.append((pointer, ops.vector_type(type_, width), size))
             at += _padded(self.shape.entries * type_.width // 8)
         return found

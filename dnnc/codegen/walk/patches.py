@@ -61,7 +61,7 @@ class Patches:
         each block that it is called for: all places together where the patch lies inside.
         """
         at = coordinates_of(len(self.dims), self.loops.coordinates(kernel, fragment))
-        first = {axis: ops.mul(at[axis].index().base, size) for axis, size in self.sizes.items()}
+        first = {axis: at[axis].index().base * size for axis, size in self.sizes.items()}
 
         def whole() -> None:
             work([(self._at(at, first, place), None) for place in self.places])
@@ -81,7 +81,7 @@ class Patches:
     ) -> list[Coordinate]:
         found = list(at)
         for (axis, start), i in zip(first.items(), place, strict=True):
-            found[axis] = Index.of(ops.add(start, i))
+            found[axis] = Index.of(start + i)
         return found
 
     def _kept_inside(
@@ -91,10 +91,10 @@ class Patches:
         """A place of the last patch, which is read as the last one where it is past the end."""
         found, inside = list(at), None
         for (axis, start), i in zip(first.items(), place, strict=True):
-            number, end = ops.add(start, i), kernel.size(self.dims[axis])
-            found[axis] = Index.of(ops.minimum(number, ops.sub(end, 1)))
-            is_there = ops.less(number, end)
-            inside = is_there if inside is None else ops.and_(inside, is_there)
+            number, end = start + i, kernel.size(self.dims[axis])
+            found[axis] = Index.of(ops.minimum(number, end - 1))
+            is_there = number < end
+            inside = is_there if inside is None else inside & is_there
         return found, inside
 
     def _is_inside(self, kernel: Kernel, first: Mapping[int, Any]) -> Any:
@@ -102,6 +102,6 @@ class Patches:
         inside = None
         for axis, start in first.items():
             end = kernel.size(self.dims[axis])
-            fits = ops.compare("sle", ops.add(start, self.sizes[axis]), end)
-            inside = fits if inside is None else ops.and_(inside, fits)
+            fits = start + self.sizes[axis] <= end
+            inside = fits if inside is None else inside & fits
         return inside

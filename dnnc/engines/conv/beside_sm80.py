@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...codegen import ops
 from ...codegen.ampere import mma
 from ...dialect.tensor import Tensor
 from ..engine import Knobs
@@ -59,10 +58,10 @@ class BesidePixels(PixelTile):
 
     def _is_there(self, k: Any) -> Any:
         is_whole = self.depth.size % self.group_k == 0
-        return None if is_whole else ops.less(k, self.depth.size)
+        return None if is_whole else k < self.depth.size
 
     def _shared_tap(self, first_k: Any, inner: Any) -> Tap:
         """inner: also says the group, the same one of all fragments of a thread."""
-        group = ops.div(inner, self.group_k)
-        tap = self._tap_of(ops.add(first_k, ops.rem(inner, self.group_k)))
-        return replace(tap, channel=ops.add(tap.channel, ops.mul(group, self.channels)))
+        group = inner // self.group_k
+        tap = self._tap_of(first_k + inner % self.group_k)
+        return replace(tap, channel=tap.channel + group * self.channels)

@@ -89,18 +89,18 @@ class DepthwiseKernel:
 
     def emit(self) -> None:
         tiling, block, thread = self.tiling, ops.block_id(), ops.thread_id()
-        run = ops.div(block, self.channel_tiles)
-        tile = ops.sub(block, ops.mul(run, self.channel_tiles))
-        own = ops.div(thread, tiling.fragments)
-        self.fragment = ops.sub(thread, ops.mul(own, tiling.fragments))
-        number = ops.add(ops.mul(tile, tiling.fragments), self.fragment)
+        run = block // self.channel_tiles
+        tile = block - run * self.channel_tiles
+        own = thread // tiling.fragments
+        self.fragment = thread - own * tiling.fragments
+        number = tile * tiling.fragments + self.fragment
         width = tiling.width
-        self.channel = Index(ops.mul(number, width), 1 if width > 1 else 0, width)
+        self.channel = Index(number * width, 1 if width > 1 else 0, width)
         self.x_channel, self.x_width = self._input_channels(number)
-        first = ops.add(ops.mul(run, tiling.strips * tiling.turns), own)
+        first = run * (tiling.strips * tiling.turns) + own
         is_own = None
         if tiling.strips * tiling.fragments < tiling.threads:
-            is_own = ops.less(own, tiling.strips)
+            is_own = own < tiling.strips
         if tiling.turns == 1:
             self._emit_one(tile, first, is_own)
         else:
@@ -110,12 +110,12 @@ class DepthwiseKernel:
         """Its first pixels are on their way while the filter comes; a strip past the end has those
         of the last one."""
         count = self.kernel.size(product(self.counts))
-        strip = self._strip(ops.minimum(number, ops.sub(count, 1)))
+        strip = self._strip(ops.minimum(number, count - 1))
         walk = self.walk.branch()
         lines = self._lines(strip, walk) if self.tiling.unrolled == "filter" else None
         self._stage_filter(tile)
         # Branched over: else the assembler moves all other loads here too, to no free registers.
-        with ops.if_(ops.both(is_own, ops.less(number, count))):
+        with ops.if_(ops.both(is_own, number < count)):
             self._finish(strip, walk, self._sums(strip, walk, lines))
 
     def _emit_turns(self, tile: Any, first: Any, is_own: Any) -> None:
@@ -123,12 +123,12 @@ class DepthwiseKernel:
         self._stage_filter(tile)
 
         def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            with ops.if_(ops.both(is_own, ops.less(number, count))):
+            with ops.if_(ops.both(is_own, number < count)):
                 strip, walk = self._strip(number), self.walk.branch()
                 self._finish(strip, walk, self._sums(strip, walk))
             return carried
 
-        end = ops.add(first, tiling.strips * tiling.turns)
+        end = first + tiling.strips * tiling.turns
         ops.for_(first, end, tiling.strips, [], turn)
 
     def _input_channels(self, number: Any) -> tuple[Index, int]:
@@ -136,10 +136,10 @@ class DepthwiseKernel:
         width, k_group, group = self.tiling.width, self.shape.k_group, self.shape.c_group
         if width % k_group == 0:
             count = width // k_group * group
-            first = ops.mul(number, count)
+            first = number * count
         else:
             count = group
-            first = ops.mul(ops.div(ops.mul(number, width), k_group), group)
+            first = number * width // k_group * group
         return Index(first, 1 if count > 1 else 0, count), count
 
     def _element_of(self, lane: int, channel: int) -> int:
@@ -155,18 +155,18 @@ class DepthwiseKernel:
         self.filter = StagedFilter(
             self.kernel, shape.filter_taps, shape.c_group, tiling.fragments, tiling.width, element
         )
-        first = ops.mul(tile, tiling.fragments * tiling.width)
+        first = tile * (tiling.fragments * tiling.width)
         source = self.shape.w.type
 
         def load(channel: Number, inner: Number, tap: Number) -> Any:
             places = []
             for extent in reversed(taps):
-                rest = ops.div(tap, extent)
-                place = ops.sub(tap, ops.mul(rest, extent))
+                rest = tap // extent
+                place = tap - rest * extent
                 # CONVOLUTION: the last tap lies on the first pixel.
-                places.insert(0, ops.sub(extent - 1, place) if shape.is_turned else place)
+                places.insert(0, extent - 1 - place if shape.is_turned else place)
                 tap = rest
-            at = map(Index.of, [*shape.filter_place(ops.add(first, channel), inner), *places])
+            at = map(Index.of, [*shape.filter_place(first + channel, inner), *places])
             return widened(self.walk.branch().value(self.w, list(at), 1), source, self.sums)[0]
 
         self.filter.fill(load)
@@ -287,7 +287,7 @@ class DepthwiseKernel:
             sums, pixels = self._unflattened(flat), self._pixels(walk.branch())
             taps = self._taps_of(row, last)
             width = self.windows[last].taps
-            taken = [self._taken(pointer, ops.add(ops.mul(row, width), s)) for s in range(width)]
+            taken = [self._taken(pointer, row * width + s) for s in range(width)]
             for outputs in itertools.product(*map(range, self.tiles[:last])):
                 at = self._places_of(strip, outputs, taps)
                 line = pixels.line(strip.image, at, first)
@@ -321,8 +321,8 @@ class DepthwiseKernel:
         """The tap along each of the first axes, of a number that counts through them."""
         found: list[Number] = []
         for window in reversed(self.windows[:axes]):
-            rest = ops.div(number, window.taps)
-            found.insert(0, ops.sub(number, ops.mul(rest, window.taps)))
+            rest = number // window.taps
+            found.insert(0, number - rest * window.taps)
             number = rest
         return found
 
@@ -333,8 +333,8 @@ class DepthwiseKernel:
         found = []
         for axis, (output, tap) in enumerate(zip(outputs, taps, strict=True)):
             window = self.shape.windows[axis]
-            reach = ops.add(ops.mul(tap, window.dilation), output * window.stride)
-            number = ops.add(self.strips.origin(strip.starts, axis), reach)
+            reach = tap * window.dilation + output * window.stride
+            number = self.strips.origin(strip.starts, axis) + reach
             found.append(Place.of(self.kernel, number, self.x_dims[2 + axis]))
         return found
 

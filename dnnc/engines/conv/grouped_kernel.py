@@ -130,20 +130,20 @@ class GroupedKernel:
 
     def emit(self) -> None:
         tiling, block, thread = self.tiling, ops.block_id(), ops.thread_id()
-        run = ops.div(block, self.channel_tiles)
-        tile = ops.sub(block, ops.mul(run, self.channel_tiles))
-        warp, lane = ops.div(thread, WARP_THREADS), ops.rem(thread, WARP_THREADS)
-        self.pixel, self.tap = ops.div(lane, TAPS), ops.and_(lane, _LAST_LANE)
-        own = ops.div(warp, tiling.units)
-        unit = ops.add(ops.mul(tile, tiling.units), ops.sub(warp, ops.mul(own, tiling.units)))
+        run = block // self.channel_tiles
+        tile = block - run * self.channel_tiles
+        warp, lane = thread // WARP_THREADS, thread % WARP_THREADS
+        self.pixel, self.tap = lane // TAPS, lane & _LAST_LANE
+        own = warp // tiling.units
+        unit = tile * tiling.units + (warp - own * tiling.units)
         is_there = None
         if self._all_parts % tiling.units:  # the last block has warps without a part
-            is_there = ops.less(unit, self._all_parts)
+            is_there = unit < self._all_parts
             unit = ops.minimum(unit, self._all_parts - 1)
-        group = ops.div(unit, self._parts)
+        group = unit // self._parts
         channels = self.shape.c_group
-        self.x_channel = Index(ops.mul(group, channels), 1, channels)
-        self.result = ops.mul(unit, tiling.results)  # the first one
+        self.x_channel = Index(group * channels, 1, channels)
+        self.result = unit * tiling.results  # the first one
         self.masks = [[self._mask(lanes) for lanes in phase.sets] for phase in self.phases]
         self.filter = self._filter()
 
@@ -151,8 +151,8 @@ class GroupedKernel:
             self._emit_strip(number)
             return carried
 
-        first = ops.add(ops.mul(run, tiling.strips * tiling.turns), own)
-        most = ops.add(first, tiling.strips * tiling.turns)
+        first = run * (tiling.strips * tiling.turns) + own
+        most = first + tiling.strips * tiling.turns
         end = ops.minimum(most, self.kernel.size(self.count))
         if is_there is not None:
             end = ops.select(is_there, end, first)
@@ -165,7 +165,7 @@ class GroupedKernel:
         meets it."""
         if self.shape.spread is None or None not in lanes:
             return None
-        return ops.compare("ne", selected(self.tap, [int(tap is not None) for tap in lanes]), 0)
+        return selected(self.tap, [int(tap is not None) for tap in lanes]).ne(0)
 
     def _filter(self) -> list[list[list[list[Any] | None]]]:
         """Registers by the tap before the last axis', the phase, the set, the results by eights;
@@ -194,22 +194,20 @@ class GroupedKernel:
 
     def _taken(self, outer: Sequence[int], chosen: int, eight: int) -> list[Any]:
         """The k of eight results that a lane has: its tap's channels of one of them."""
-        taps, tap = self.last.taps, ops.add(self.tap, chosen * TAPS)
+        taps, tap = self.last.taps, self.tap + chosen * TAPS
         last, extents = ops.minimum(tap, taps - 1), [window.taps for window in self.outer]
         places: list[Number] = [*outer, last]
         if self.shape.is_turned:  # CONVOLUTION: the last tap lies on the first pixel
             extents.append(taps)
-            places = [ops.sub(n - 1, place) for n, place in zip(extents, places, strict=True)]
+            places = [n - 1 - place for n, place in zip(extents, places, strict=True)]
         is_whole = chosen * TAPS + _LAST_LANE < taps
-        return _words(
-            self._loaded(places, eight, None if is_whole else lambda: ops.less(tap, taps))
-        )
+        return _words(self._loaded(places, eight, None if is_whole else lambda: tap < taps))
 
     def _loaded(
         self, places: Sequence[Number], eight: int, is_tap: Callable[[], Any] | None
     ) -> Any:
         """All channels of a tap and of a lane's result; is_tap: gives a condition for zeros."""
-        result = ops.add(ops.add(self.result, eight * RESULTS), self.pixel)
+        result = self.result + eight * RESULTS + self.pixel
         channels = self.shape.c_group
         at = [*map(Index.of, self.shape.filter_place(result, 0)), *map(Index.of, places)]
         _, in_ = self.shape.filter_axes
@@ -229,27 +227,25 @@ class GroupedKernel:
         self._finish(starts, columns, walk, self._sums(starts, columns, walk))
 
     def _column(self, tile: Any, half: int) -> Column:
-        number = ops.add(ops.add(ops.mul(tile, PIXELS), self.pixel), half * (PIXELS // 2))
+        number = tile * PIXELS + self.pixel + half * (PIXELS // 2)
         inside = None
         if self.columns.known_divisor() % PIXELS:
             last = self.kernel.size(self.columns - 1)
-            inside = ops.compare("sle", number, last)
+            inside = number <= last
             number = ops.minimum(number, last)
         image = self.kernel.divide(number, self._row)
         column = self.kernel.remainder(number, self._row, image)
-        start = ops.sub(ops.mul(column, self.last.stride), self.last.pre)
-        first = ops.add(start, ops.mul(self.tap, self.last.dilation))
+        start = column * self.last.stride - self.last.pre
+        first = start + self.tap * self.last.dilation
         sets = range(-(-self.last.taps // TAPS))
         return Column(image, Index.of(column), inside, first, [self._met(first, s) for s in sets])
 
     def _met(self, first: Number, chosen: int) -> Place:
         """The pixel of X that the lane's tap of a set meets; outside where it has none."""
-        place = Place.of(
-            self.kernel, ops.add(first, chosen * TAPS * self.last.dilation), self.x_dims[-1]
-        )
+        place = Place.of(self.kernel, first + chosen * TAPS * self.last.dilation, self.x_dims[-1])
         if chosen * TAPS + _LAST_LANE < self.last.taps:
             return place
-        is_tap = ops.less(ops.add(self.tap, chosen * TAPS), self.last.taps)
+        is_tap = self.tap + chosen * TAPS < self.last.taps
         return Place(place.number, ops.both(place.inside, is_tap))
 
     def _pixels(self, walk: Walk) -> Pixels:
@@ -354,14 +350,14 @@ class GroupedKernel:
         at = places.place(chosen, axis, column.at)
         if places.is_whole(axis):
             return at, [column.inside]
-        moved = ops.mul(column.at.base, spread.axes[axis].stride)
-        place = ops.add(moved, chosen.origin(axis))
-        is_there = ops.less(place, self.kernel.size(self.y_dims[-1]))
+        moved = column.at.base * spread.axes[axis].stride
+        place = moved + chosen.origin(axis)
+        is_there = place < self.kernel.size(self.y_dims[-1])
         return at, [column.inside, is_there]
 
     def _at(self, column: Column, across: Index, eight: int, outer: Sequence[Index]) -> list[Index]:
         """Coordinates of the two results of a lane (see `mma`)."""
-        channel = ops.add(self.result, ops.add(ops.mul(self.tap, 2), eight * RESULTS))
+        channel = self.result + (self.tap * 2 + eight * RESULTS)
         return [Index.of(column.image), Index(channel, 1, 2), *outer, across]
 
 

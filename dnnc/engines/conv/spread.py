@@ -128,7 +128,7 @@ class AxisSpread:
         return output // self.stride + self.offset(phase) + taps.index(tap) * self.step
 
     def origin(self, start: Number) -> Number:
-        return ops.add(ops.div(start, self.stride), self.lower)
+        return start // self.stride + self.lower
 
     def lines(self, outputs: int) -> int:
         return outputs // self.stride
@@ -205,7 +205,7 @@ class ChosenPhase:
         """How many taps the phase meets; one where it meets none."""
         found: Number = 1
         for axis in range(len(self.numbers)):
-            found = ops.mul(found, self._of(axis, lambda phase: max(1, phase.taps)))
+            found = found * self._of(axis, lambda phase: max(1, phase.taps))
         return found
 
     def origin(self, axis: int) -> Number:
@@ -218,8 +218,8 @@ class ChosenPhase:
             if all(phase.taps for phase in own.phases):
                 continue
             number = self._of(axis, lambda phase: int(not phase.taps))
-            here = ops.compare("ne", number, 0)
-            found = here if found is None else ops.or_(found, here)
+            here = number.ne(0)
+            found = here if found is None else found | here
         return found
 
     def places(self, tap: Number) -> tuple[list[Number], list[Number]]:
@@ -231,9 +231,9 @@ class ChosenPhase:
             inner, tap = self._divided(axis, tap)
             first = self._of(axis, lambda phase: phase.first_tap)
             step = self._of(axis, lambda phase: phase.tap_step)
-            taps.insert(0, ops.add(first, ops.mul(inner, step)))
+            taps.insert(0, first + inner * step)
             start = self._of(axis, spread.offset)
-            offsets.insert(0, ops.add(start, ops.mul(inner, spread.step)))
+            offsets.insert(0, start + inner * spread.step)
         return taps, offsets
 
     def _divided(self, axis: int, tap: Number) -> tuple[Number, Number]:
@@ -243,10 +243,10 @@ class ChosenPhase:
             return 0, tap
         if axis == 0:
             return tap, 0
-        quotients = {count: ops.div(tap, count) for count in dict.fromkeys(counts)}
+        quotients = {count: tap // count for count in dict.fromkeys(counts)}
         quotient = selected(self.numbers[axis], [quotients[count] for count in counts])
         count = selected(self.numbers[axis], list(counts))
-        return ops.sub(tap, ops.mul(quotient, count)), quotient
+        return tap - quotient * count, quotient
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +275,7 @@ class SpreadPlaces:
         found = idx.add(idx.scale(number, stride), Index.of(phase.origin(axis)))
         if self.is_whole(axis):
             return found
-        last = ops.sub(self.kernel.size(self.dims[2 + axis]), 1)
+        last = self.kernel.size(self.dims[2 + axis]) - 1
         return idx.apply(lambda place: ops.minimum(place, last), found)
 
     def inside(self, phase: ChosenPhase, numbers: Sequence[Number]) -> Any:
@@ -284,10 +284,10 @@ class SpreadPlaces:
         found = None
         for axis, number in enumerate(numbers):
             if not self.is_whole(axis):
-                moved = ops.mul(number, self.spread.axes[axis].stride)
-                place = ops.add(moved, phase.origin(axis))
+                moved = number * self.spread.axes[axis].stride
+                place = moved + phase.origin(axis)
                 size = self.kernel.size(self.dims[2 + axis])
-                found = ops.both(found, ops.less(place, size))
+                found = ops.both(found, place < size)
         return found
 
 
@@ -300,5 +300,5 @@ def selected(number: Number, values: Sequence[Number]) -> Number:
         if isinstance(number, int):
             found = values[place] if number == place else found
             continue
-        found = ops.select(ops.compare("sle", number, place), values[place], found)
+        found = ops.select(number <= place, values[place], found)
     return found

@@ -76,8 +76,8 @@ class Depth:
         """Axis -> coordinate, at a number below `size`."""
         found: dict[int, Any] = {}
         for axis, extent in zip(self.axes[:0:-1], self.extents[:0:-1], strict=True):
-            quotient = ops.div(k, extent)
-            found[axis] = ops.sub(k, ops.mul(quotient, extent)) if extent > 1 else 0
+            quotient = k // extent
+            found[axis] = k - quotient * extent if extent > 1 else 0
             k = quotient
         return {**found, self.axes[0]: k if self.extents[0] > 1 else 0}
 
@@ -145,7 +145,7 @@ class Phase:
     @property
     def end(self) -> Any:
         """Numbers of k; none without a tap."""
-        size, is_empty = ops.mul(self.chosen.taps, self.channels), self.chosen.is_empty()
+        size, is_empty = self.chosen.taps * self.channels, self.chosen.is_empty()
         return size if is_empty is None else ops.select(is_empty, 0, size)
 
     def offsets(self, k: Any) -> dict[int, Any]:
@@ -157,9 +157,9 @@ class Phase:
         return self._split(k, 0)
 
     def _split(self, k: Any, which: int) -> dict[int, Any]:
-        tap = ops.div(k, self.channels)
+        tap = k // self.channels
         found = self.chosen.places(tap)[which]
-        channel = ops.sub(k, ops.mul(tap, self.channels))
+        channel = k - tap * self.channels
         return {CHANNEL: channel, **{2 + axis: place for axis, place in enumerate(found)}}
 
 
@@ -246,21 +246,20 @@ class PixelTile(OperandTile):
         if GROUP in batch:
             channel = idx.scale(batch[GROUP].index(), self.conv.c_group)
         pixels = [
-            self._pixel(ops.add(first_row, row), channel)
-            for row, _ in self._pieces(self._elems, True)
+            self._pixel(first_row + row, channel) for row, _ in self._pieces(self._elems, True)
         ]
         return PixelPlace(tuple(pixels), channel)
 
     def _pixel(self, number: Any, channel: Index) -> Pixel:
         if self.conv.pixels.known_divisor() % self.tile_rows:
-            last = ops.sub(self.kernel.size(self.conv.pixels), 1)
+            last = self.kernel.size(self.conv.pixels) - 1
             number = ops.minimum(number, last)
         starts: list[Any] = []
         for window, extent in zip(self._windows[::-1], self.dims[:1:-1], strict=True):
             outputs = window.outputs(extent)
             quotient = self.kernel.divide(number, outputs)
             place = self.kernel.remainder(number, outputs, quotient)
-            starts.append(ops.add(ops.mul(place, window.stride), window.lower))
+            starts.append(place * window.stride + window.lower)
             number = quotient
         starts.reverse()
         offset = self._offset(number, channel.base, starts) if self._is_plain else 0
@@ -286,9 +285,9 @@ class PixelTile(OperandTile):
         for axis, first in self._first_bits.items():
             extent = self.kernel.size(self.dims[2 + axis])
             for tap in range(self._windows[axis].taps):
-                place = ops.add(starts[axis], self._move(axis, tap))
+                place = starts[axis] + self._move(axis, tap)
                 bit = ops.select(ops.compare("ult", place, extent), 0, _bit(first + tap))
-                outside = ops.or_(outside, bit)
+                outside = outside | bit
         return outside
 
     def _offset(self, image: Any, channel: Any, starts: Sequence[Any]) -> Any:
@@ -303,14 +302,14 @@ class PixelTile(OperandTile):
             if extent.constant == 1:
                 continue
             wide = ops.to_i64(coordinate) if bits == 64 else coordinate
-            total = ops.add(total, ops.mul(wide, self.kernel.size(stride, bits)))
+            total = total + wide * self.kernel.size(stride, bits)
         return total
 
     def _move(self, axis: int, tap: Any) -> Any:
         """Pixels from where the filter begins to one of its taps."""
         window = self._windows[axis]
-        moved = ops.mul(tap, window.dilation)
-        return ops.sub(window.reach, moved) if self.conv.is_turned else moved
+        moved = tap * window.dilation
+        return window.reach - moved if self.conv.is_turned else moved
 
     def _tap(self, at: Mapping[int, Any], is_there: Any) -> Tap:
         """at: of a number of k, as `Depth.split` gives it."""
@@ -320,20 +319,20 @@ class PixelTile(OperandTile):
         bits: Any = 0
         for axis, first in self._first_bits.items():
             # A number past k's end may have a tap that no shift takes.
-            place = at[2 + axis] if is_there is None else ops.and_(at[2 + axis], _LAST_BIT)
-            bits = ops.or_(ops.shl(ops.const(_bit(first)), place), bits)
+            place = at[2 + axis] if is_there is None else at[2 + axis] & _LAST_BIT
+            bits = (ops.const(_bit(first)) << place) | bits
         if is_there is not None:
-            bits = ops.or_(bits, ops.select(is_there, 0, _bit(_LAST_BIT)))
+            bits = bits | ops.select(is_there, 0, _bit(_LAST_BIT))
         return Tap(at[CHANNEL], moves, bits, None)
 
     def _inside(self, pixel: Pixel, tap: Tap) -> Any:
         """Whether a tap lies inside the image, and below k's end; None: always."""
         if tap.bits is not None:
-            return ops.compare("eq", ops.and_(pixel.outside, tap.bits), 0)
+            return (pixel.outside & tap.bits).eq(0)
         inside = tap.is_there
         for axis, window in enumerate(self._windows):
             if window.pre or window.post:
-                place = ops.add(pixel.starts[axis], tap.moves[axis])
+                place = pixel.starts[axis] + tap.moves[axis]
                 extent = self.kernel.size(self.dims[2 + axis])
                 inside = ops.both(inside, ops.compare("ult", place, extent))
         return inside
@@ -361,7 +360,7 @@ class PixelTile(OperandTile):
             reads = self._inside(pixel, tap)
             count = None if reads is None else ops.select(reads, bytes_, 0)
             target = smem.byte_pointer(slot, self._place(row, k))
-            source = self._address(ops.add(pixel.offset, moved))
+            source = self._address(pixel.offset + moved)
             smem.copy_async(target, source, bytes_, count, is_kept="is_kept" in self.plan)
 
     def _address(self, offset: Any) -> Any:
@@ -373,15 +372,15 @@ class PixelTile(OperandTile):
         pieces = self._pieces(self.chunk, True)
         element = register_type(self._tensor.type)
         zero = ops.zeros(element)
-        first = ops.add(first_k, pieces[0][1])
-        taps = [self._tap_of(ops.add(first, lane)) for lane in range(self.chunk)]
+        first = first_k + pieces[0][1]
+        taps = [self._tap_of(first + lane) for lane in range(self.chunk)]
         moved = [self._offset(0, tap.channel, tap.moves) for tap in taps]
         for pixel, (row, k) in zip(place.pixels, pieces, strict=True):
             found = []
             for tap, offset in zip(taps, moved, strict=True):
                 reads = self._inside(pixel, tap)
                 # Where nothing is to be read it is the tensor's first element.
-                at = ops.add(pixel.offset, offset)
+                at = pixel.offset + offset
                 at = at if reads is None else ops.select(reads, at, 0)
                 value = ops.load(self._address(at), element, self.bytes)
                 found.append(value if reads is None else ops.select(reads, value, zero))
@@ -390,9 +389,9 @@ class PixelTile(OperandTile):
     def _is_there(self, k: Any) -> Any:
         """Whether k has a number; None: always."""
         if self.phase:
-            return None if self.conv.c_group % self.tile_k == 0 else ops.less(k, self.phase.end)
+            return None if self.conv.c_group % self.tile_k == 0 else k < self.phase.end
         is_whole = self.depth.size % self.tile_k == 0
-        return None if is_whole else ops.less(k, self.depth.size)
+        return None if is_whole else k < self.depth.size
 
     def _split(self, k: Any) -> dict[int, Any]:
         """See `Depth.split`; of phases, outputs from the least one instead of taps."""
@@ -408,9 +407,9 @@ class PixelTile(OperandTile):
         fragments of a row apart.
         """
         if self.conv.c_group % self.tile_k:
-            return self._tap_of(ops.add(first_k, inner))
+            return self._tap_of(first_k + inner)
         at = self._split(first_k)  # the tile is of one tap, for all threads
-        return self._tap({**at, CHANNEL: ops.add(at[CHANNEL], inner)}, None)
+        return self._tap({**at, CHANNEL: at[CHANNEL] + inner}, None)
 
     # ---- through registers
 
@@ -418,7 +417,7 @@ class PixelTile(OperandTile):
         """The fragments of a tile that this thread stores, in registers; zeros past K."""
         pieces = self._pieces(self.chunk, True)
         return [
-            self._fetched(walk, pixel, place.channel, ops.add(first_k, k))
+            self._fetched(walk, pixel, place.channel, first_k + k)
             for pixel, (_, k) in zip(place.pixels, pieces, strict=True)
         ]
 
@@ -441,7 +440,7 @@ class PixelTile(OperandTile):
 
     def _lanes(self, pixel: Pixel, k: Any) -> tuple[list[Index], Any]:
         """The lanes of elements that have a tap and a channel each."""
-        taps = [self._kept_tap(ops.add(k, lane), 1) for lane in range(self.chunk)]
+        taps = [self._kept_tap(k + lane, 1) for lane in range(self.chunk)]
         found = [[tap.channel, *self._kept(pixel, tap)] for tap in taps]
         inside = [self._inside(pixel, tap) for tap in taps]
         at = [Index(pixel.image), *(Index(lanes=lanes) for lanes in zip(*found, strict=True))]
@@ -452,16 +451,16 @@ class PixelTile(OperandTile):
         is_there = self._is_there(k)
         if is_there is not None:
             end = self.phase.end if self.phase else self.depth.size
-            k = ops.minimum(k, ops.sub(end, count))
+            k = ops.minimum(k, end - count)
         return self._tap(self._split(k), is_there)
 
     def _kept(self, pixel: Pixel, tap: Tap) -> list[Any]:
         """The pixel of X under a tap, kept inside the image."""
         places: list[Any] = []
         for axis, window in enumerate(self._windows):
-            place = ops.add(pixel.starts[axis], tap.moves[axis])
+            place = pixel.starts[axis] + tap.moves[axis]
             if window.pre or window.post:
-                last = ops.sub(self.kernel.size(self.dims[2 + axis]), 1)
+                last = self.kernel.size(self.dims[2 + axis]) - 1
                 place = ops.maximum(0, ops.minimum(place, last))
             places.append(place)
         return places

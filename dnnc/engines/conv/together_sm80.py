@@ -110,9 +110,9 @@ class Meetings:
         count = _met_outputs(spread)
         if bits == (1 << count) - 1:
             return None
-        output = ops.div(tile, self.steps)
+        output = tile // self.steps
         signed = bits - (1 << 32) if bits >> 31 else bits
-        return ops.compare("ne", ops.and_(ops.shr(ops.const(signed), output), 1), 0)
+        return ((ops.const(signed) >> output) & 1).ne(0)
 
 
 @dataclass
@@ -136,26 +136,26 @@ class PhasesFilter(OperandTile):
         """Starts the copies of a tile, which is of one output."""
         w, spread = self.region.arguments[self.value], self._spread
         bits, pointer = offset_bits(w), self.kernel.pointer(w, is_exclusive=True)
-        output = ops.div(first_k, self.conv.c_group)
-        channel = ops.sub(first_k, ops.mul(output, self.conv.c_group))
+        output = first_k // self.conv.c_group
+        channel = first_k - output * self.conv.c_group
         outputs: list[Any] = []
         for axis in reversed(spread.axes):
-            outputs.insert(0, ops.rem(output, axis.window.taps))
-            output = ops.div(output, axis.window.taps)
+            outputs.insert(0, output % axis.window.taps)
+            output = output // axis.window.taps
         for i, (row, k) in enumerate(self._pieces(_ELEMENTS, False)):
-            phase = ops.div(row, self.conv.k)
-            own = ops.sub(row, ops.mul(phase, self.conv.k))
+            phase = row // self.conv.k
+            own = row - phase * self.conv.k
             numbers = _numbers(spread, phase)
             taps = [_looked_up(*of) for of in zip(spread.axes, numbers, outputs, strict=True)]
             is_there = None
             for tap in taps:
-                is_there = ops.both(is_there, ops.compare("ne", tap, _NO_TAP))
+                is_there = ops.both(is_there, tap.ne(_NO_TAP))
             offset: Any = ops.to_i64(own) if bits == 64 else own
             for coordinate, stride in zip(
-                (ops.add(channel, k), *taps), (w.layout[0], *w.layout[2:]), strict=True
+                (channel + k, *taps), (w.layout[0], *w.layout[2:]), strict=True
             ):
                 wide = ops.to_i64(coordinate) if bits == 64 else coordinate
-                offset = ops.add(offset, ops.mul(wide, self.kernel.size(stride, bits)))
+                offset = offset + wide * self.kernel.size(stride, bits)
             address = ops.gep(pointer, ops.select(is_there, offset, 0), register_type(w.type))
             with ops.if_(self._guard(_ELEMENTS, i)):
                 target = smem.byte_pointer(slot, self._place(row, k))
@@ -167,8 +167,8 @@ def _numbers(spread: Spread, phase: Any) -> list[Any]:
     """The numbers along the axes of the phase with a number among all."""
     found: list[Any] = []
     for count in reversed(spread.counts):
-        found.insert(0, ops.rem(phase, count))
-        phase = ops.div(phase, count)
+        found.insert(0, phase % count)
+        phase = phase // count
     return found
 
 
@@ -180,9 +180,9 @@ def _looked_up(axis: AxisSpread, phase: Any, output: Any) -> Any:
         code = _NO_TAP if tap is None else tap
         table |= code << 4 * (number * reach + at)
     table -= (table >> 63) << 64
-    place = ops.mul(ops.add(ops.mul(phase, reach), output), 4)
-    found = ops.shr(ops.const(table, ops.i64_type()), ops.to_i64(place))
-    return ops.and_(ops.to_i32(found), _NO_TAP)
+    place = (phase * reach + output) * 4
+    found = ops.const(table, ops.i64_type()) >> ops.to_i64(place)
+    return ops.to_i32(found) & _NO_TAP
 
 
 @dataclass(frozen=True)
@@ -199,14 +199,14 @@ class PhasesSpace:
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
         spread = self.shape.spread
         assert spread is not None, "there are phases"
-        phase = ops.div(column.base, self.shape.k)
+        phase = column.base // self.shape.k
         chosen = ChosenPhase(spread, tuple(_numbers(spread, phase)))
         places = SpreadPlaces(self.kernel, spread, self.dims, self.shape.x.shape[2:])
         pixel = Group(self.kernel, self.shape.counted, row, width)
         parts: dict[int, Coordinate] = {0: Part(pixel, 0)}
         for axis in range(len(self.dims) - 2):
             parts[2 + axis] = places.place(chosen, axis, Part(pixel, 1 + axis).index())
-        own = ops.sub(column.base, ops.mul(phase, self.shape.k))
+        own = column.base - phase * self.shape.k
         return coordinates_of(len(self.dims), parts, {1: replace(column, base=own)})
 
 

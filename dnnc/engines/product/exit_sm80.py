@@ -57,10 +57,10 @@ class TileExits(PartialExits):
         size = self.tile[0] * self.tile[1]
 
         def step(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            row, column = ops.div(number, self.tile[1]), ops.rem(number, self.tile[1])
-            places = [ops.add(n, inner) for n, inner in zip(first, (row, column), strict=True)]
+            row, column = number // self.tile[1], number % self.tile[1]
+            places = [n + inner for n, inner in zip(first, (row, column), strict=True)]
             pairs = zip(places, self.sizes, strict=True)
-            insides = [ops.less(place, self.kernel.size(extent)) for place, extent in pairs]
+            insides = [place < self.kernel.size(extent) for place, extent in pairs]
             with ops.if_(ops.both(*insides)):
                 here, coordinates = at(row, column)
                 for found in group:
@@ -75,7 +75,7 @@ class TileExits(PartialExits):
         kept = self._kept_side(group[0])
         columns = 1 if kept is None else self.tile[kept]
         rows = self.kernel.threads // columns
-        place, own = ops.rem(ops.thread_id(), columns), ops.div(ops.thread_id(), columns)
+        place, own = ops.thread_id() % columns, ops.thread_id() // columns
         walk, _ = at(0, 0)
         combines = [reduce.combiner(walk, found.operation) for found in group]
         start = [reduce.identity(found.operation, 1) for found in group]
@@ -97,13 +97,13 @@ class TileExits(PartialExits):
             return [combine(total, value) for combine, total, value in triples]
 
         totals = ops.for_(own, end, rows, start, step)
-        numbers = [ops.div(n, side) for n, side in zip(first, self.tile, strict=True)]
+        numbers = [n // side for n, side in zip(first, self.tile, strict=True)]
         for found, total, combine in zip(group, totals, combines, strict=True):
             name = f"{found.name}_rows"
             total = reduce.across_rows(self.kernel, name, total, place, own, rows, combine)
-            is_writer = ops.both(self._is_inside(kept, place, first), ops.compare("eq", own, 0))
+            is_writer = ops.both(self._is_inside(kept, place, first), own.eq(0))
             with ops.if_(is_writer):
-                self._store(found, batch, numbers, [ops.add(n, place) for n in first], total)
+                self._store(found, batch, numbers, [n + place for n in first], total)
 
     def _store(
         self, found: Exit, batch: Batch, parts: Sequence[Any], places: Sequence[Any], value: Any
@@ -121,24 +121,24 @@ class TileExits(PartialExits):
         """Whether what a thread keeps is of the matrix; None: always."""
         if kept is None or self.sizes[kept].known_divisor() % self.tile[kept] == 0:
             return None
-        return ops.less(ops.add(first[kept], place), self.kernel.size(self.sizes[kept]))
+        return first[kept] + place < self.kernel.size(self.sizes[kept])
 
     def _reduced(
         self, kept: int | None, place: Any, first: Sequence[Any]
     ) -> tuple[Any, Callable[[Any], tuple[Any, Any, Any]]]:
         """(how many elements are reduced; number -> row, column, whether it is of the matrix)."""
         left = [
-            ops.minimum(side, ops.sub(self.kernel.size(size), start))
+            ops.minimum(side, self.kernel.size(size) - start)
             for side, size, start in zip(self.tile, self.sizes, first, strict=True)
         ]
         if kept is None:
 
             def each(number: Any) -> tuple[Any, Any, Any]:
-                row, column = ops.div(number, self.tile[1]), ops.rem(number, self.tile[1])
-                return row, ops.minimum(column, ops.sub(left[1], 1)), ops.less(column, left[1])
+                row, column = number // self.tile[1], number % self.tile[1]
+                return row, ops.minimum(column, left[1] - 1), column < left[1]
 
-            return ops.mul(left[0], self.tile[1]), each
-        own = ops.minimum(place, ops.sub(left[kept], 1))  # what is past the end is not written
+            return left[0] * self.tile[1], each
+        own = ops.minimum(place, left[kept] - 1)  # what is past the end is not written
         if kept == 0:
             return left[1], lambda number: (own, number, None)
         return left[0], lambda number: (number, own, None)

@@ -2,8 +2,10 @@
 """The kernel of products with `mma.sync`, whatever is multiplied: main loop and epilogue.
 
     stage s of S:   | A tile | B tile |   swizzled, loaded S - 1 tiles ahead
-    k tile:         wait for the stage; barrier; start loading tile k + S - 1; multiply tile k
-    epilogue:       accumulators -> shared memory -> walk of g2 on 16-byte fragments -> outputs
+    before:         start loading tiles 0 .. S - 2
+    k tile:         wait for its stage; barrier; start loading tile k + S - 1; multiply tile k
+    epilogue:       barrier; accumulators -> shared memory; barrier;
+                    fragments of up to 16 bytes: walk of g2 -> outputs; partials of reductions
 
 A block computes one tile [tile_m, tile_n]; tiles are numbered in groups of rows, so that blocks
 that run together share operands in L2.  What goes through registers is loaded before a tile is
@@ -22,11 +24,13 @@ from typing import Any, Protocol
 from ... import dtypes
 from ...codegen import ops
 from ...codegen.ampere import mma
+from ...codegen.ampere.async_ring import AsyncRing, Slots
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TileOrder
 from ...codegen.walk.index import Coordinate, Index
@@ -190,6 +194,15 @@ def emit_product(
         emitter.exits.emit_second(output)
 
 
+@dataclass(frozen=True)
+class Mainloop:
+    """The state that goes from k tile to k tile.  sums: the accumulators, m tile by n tile, four
+    scalars each."""
+
+    slots: Slots
+    sums: Sequence[Any]
+
+
 @dataclass
 class _Emitter:
     """One kernel, top to bottom."""
@@ -203,7 +216,6 @@ class _Emitter:
         self.multiplier = multiplier_of(self.region, self.tile, self.kernel.target)
         self.tile_m, self.tile_n, self.tile_k = self.tile["tile"]
         self.warps_m, self.warps_n = self.tile["warps"]
-        self.stages = self.tile["stages"]
         self.a, self.b = self.matrices.a, self.matrices.b
         self.m, self.n, self.k = self.matrices.sizes
         self.batch = self.matrices.batch
@@ -216,6 +228,7 @@ class _Emitter:
         self.whole = [value for (value, _), path in outputs if path == "direct"]
         size = operand_types(self.region)[0].bits // 8
         self.layout = SharedLayout.of_tile(self.tile, size, self.matrices.beside)
+        self.ring = AsyncRing(self.layout.stages, self.layout.stage_bytes)
         self.exits = self._exits()
 
     def _exits(self) -> TileExits | None:
@@ -245,15 +258,14 @@ class _Emitter:
         return 2 if is_middle and is_light else 0
 
     def emit(self) -> None:
-        layout, stage_bytes = self.layout, self.layout.stage_bytes
-        base = self.kernel.dynamic_shared(layout.bytes)
+        base = self.kernel.dynamic_shared(self.layout.bytes)
         batch, tile_row, tile_column = self._tile_of_block()
-        self.first_m = ops.mul(tile_row, self.tile_m)
-        self.first_n = ops.mul(tile_column, self.tile_n)
-        warp = ops.shr(ops.thread_id(), 5)
-        self.warp_row = ops.mul(ops.rem(warp, self.warps_m), self.warp_m)
-        self.warp_column = ops.mul(ops.div(warp, self.warps_m), self.warp_n)
-        totals = self._main_loop(base, stage_bytes, batch)
+        self.first_m = tile_row * self.tile_m
+        self.first_n = tile_column * self.tile_n
+        warp = ops.thread_id() >> 5
+        self.warp_row = warp % self.warps_m * self.warp_m
+        self.warp_column = warp // self.warps_m * self.warp_n
+        totals = self._main_loop(base, batch)
         self._epilogue(base, totals, batch)
 
     @property
@@ -269,51 +281,38 @@ class _Emitter:
 
     # ---- main loop
 
-    def _main_loop(self, base: Any, stage_bytes: int, batch: Batch) -> list[Any]:
-        """The accumulators, m tile by n tile, four scalars each."""
+    def _main_loop(self, base: Any, batch: Batch) -> Sequence[Any]:
+        """The accumulators of all k tiles."""
         places = (self.a.start(batch, self.first_m), self.b.start(batch, self.first_n))
-        steps = self._steps(batch)
+        steps, ahead = self._steps(batch), self.ring.stages - 1
         zero = ops.zeros(self.multiplier.sums_type)
-        totals = [zero] * (self.m_tiles * self.n_tiles * 4)
-        for stage in range(self.stages - 1):
+        for stage in range(ahead):
             with ops.if_(ops.less(stage, steps)):
-                self._load(smem.byte_pointer(base, stage * stage_bytes), stage, places)
+                self._load(smem.byte_pointer(base, stage * self.ring.stage_bytes), stage, places)
             smem.commit()
+        start = Mainloop(self.ring.first(), [zero] * (self.m_tiles * self.n_tiles * 4))
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            read, write, *sums = carried
-            smem.wait(self.stages - 2)
-            ops.barrier()  # the stage is there for all, and all have left the one loaded next
-            ahead = ops.add(i, self.stages - 1)
-            is_more = ops.less(ahead, steps)
-            slot = smem.byte_pointer(base, write)
-            last = ops.sub(steps, 1)
-            held = self._start_load(slot, ahead, last, is_more, places)
+        @loop(0, steps, state=start)
+        def end(i: Any, now: Mainloop) -> Mainloop:
+            self.ring.wait()
+            following = i + ahead
+            is_more = following < steps
+            filled = smem.byte_pointer(base, now.slots.filled)
+            held = self._start_load(filled, following, steps - 1, is_more, places)
             smem.commit()
-            stage = smem.byte_pointer(base, read)
-            if self.matrices.meets:
-                sums = self._multiply_met(stage, sums, i, self.matrices.meets)
-            else:
-                sums = self._multiply(stage, sums)
-            self._finish_load(slot, held, is_more)
-            return [self._next(read, stage_bytes), self._next(write, stage_bytes), *sums]
+            sums = self._multiply_stage(smem.byte_pointer(base, now.slots.read), now.sums, i)
+            self._finish_load(filled, held, is_more)
+            return Mainloop(self.ring.next(now.slots), sums)
 
-        first = [ops.const(0), ops.const((self.stages - 1) * stage_bytes)]
-        _, _, *totals = ops.for_(0, steps, 1, [*first, *totals], step)
         smem.wait(0)
-        return totals
+        return end.sums
 
     def _steps(self, batch: Batch) -> Any:
         """Tiles along k of the block's matrix."""
         if self.matrices.depth_of is None:
             return self.kernel.size(ceildiv(self.k, self.tile_k))
         depth = self.matrices.depth_of(batch)
-        return ops.div(ops.add(depth, self.tile_k - 1), self.tile_k)
-
-    def _next(self, offset: Any, stage_bytes: int) -> Any:
-        """The following stage's offset, the first after the last."""
-        moved = ops.add(offset, stage_bytes)
-        return ops.select(ops.compare("eq", moved, self.stages * stage_bytes), ops.const(0), moved)
+        return (depth + (self.tile_k - 1)) // self.tile_k
 
     def _slots(self, slot: Any) -> tuple[Any, Any]:
         return slot, smem.byte_pointer(slot, self.layout.a_bytes)
@@ -321,7 +320,7 @@ class _Emitter:
     @stretch("load")
     def _load(self, slot: Any, tile: Any, places: Sequence[Any]) -> None:
         """Loads k tile number `tile` into a stage."""
-        first_k = ops.mul(tile, self.tile_k)
+        first_k = tile * self.tile_k
         slots = self._slots(slot)
         for operand, place, target in zip((self.a, self.b), places, slots, strict=True):
             if operand.is_async:
@@ -335,7 +334,7 @@ class _Emitter:
         self, slot: Any, tile: Any, last: Any, condition: Any, places: Sequence[Any]
     ) -> list[Any]:
         """Issues the loads of a k tile; what goes through registers comes back."""
-        first_k = ops.mul(tile, self.tile_k)
+        first_k = tile * self.tile_k
         held: list[Any] = []
         slots = self._slots(slot)
         for operand, place, target in zip((self.a, self.b), places, slots, strict=True):
@@ -344,7 +343,7 @@ class _Emitter:
                     operand.issue(place, first_k, target)
             else:
                 # Past the last tile it is loaded again, inside the tensor, and not stored.
-                again = ops.mul(ops.minimum(tile, last), self.tile_k)
+                again = ops.minimum(tile, last) * self.tile_k
                 held.append(operand.fetch(self.walk, place, again))
                 self.walk.forget()
         return held
@@ -358,6 +357,12 @@ class _Emitter:
                     operand.put(next(rest), target)
 
     @stretch("mainloop")
+    def _multiply_stage(self, slot: Any, sums: Sequence[Any], tile: Any) -> list[Any]:
+        """The accumulators with the product of a stage's tiles, of a number along k."""
+        if self.matrices.meets:
+            return self._multiply_met(slot, sums, tile, self.matrices.meets)
+        return self._multiply(slot, sums)
+
     def _multiply(self, slot: Any, sums: Sequence[Any]) -> list[Any]:
         """Adds the product of a stage's tiles to the accumulators."""
         sums = list(sums)
@@ -374,7 +379,6 @@ class _Emitter:
         """Where the sums of an m tile and the j-th n tile from the first on begin."""
         return (i * self.n_tiles + first + j) * 4
 
-    @stretch("mainloop")
     def _multiply_met(
         self, slot: Any, sums: Sequence[Any], tile: Any, meets: Callable[[Any, int], Any]
     ) -> list[Any]:
@@ -412,10 +416,10 @@ class _Emitter:
             return [(0, self.n_tiles, step)]
         columns = self.tile_n // self.matrices.beside
         count = min(columns // mma.N, self.n_tiles)
-        own = ops.div(self.warp_column, columns)
+        own = self.warp_column // columns
         steps = self.tile_k // self.multiplier.step_k
         return [
-            (first, count, ops.add(ops.mul(ops.add(own, i), steps), step))
+            (first, count, (own + i) * steps + step)
             for i, first in enumerate(range(0, self.n_tiles, count))
         ]
 
@@ -436,12 +440,12 @@ class _Emitter:
         fast = columns if along == "n" else rows
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            piece = ops.add(ops.thread_id(), ops.mul(i, self.kernel.threads))
-            slow, quick = ops.div(piece, fast), ops.rem(piece, fast)
+            piece = ops.thread_id() + i * self.kernel.threads
+            slow, quick = piece // fast, piece % fast
             if along == "n":
-                self._emit_fragment(base, batch, slow, ops.mul(quick, width), width, along)
+                self._emit_fragment(base, batch, slow, quick * width, width, along)
             else:
-                self._emit_fragment(base, batch, ops.mul(quick, width), slow, width, along)
+                self._emit_fragment(base, batch, quick * width, slow, width, along)
             return carried
 
         if self.whole:
@@ -454,23 +458,23 @@ class _Emitter:
         self, base: Any, batch: Batch, row: Any, column: Any
     ) -> tuple[Walk, Sequence[Coordinate]]:
         """The walk of g2 at an element of the tile, and where that is."""
-        m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
+        m, n = self.first_m + row, self.first_n + column
         at = self.matrices.space.at(batch, Index(m), Index(n), 1)
         totals = _Totals(self, base, row, column, True)
         leaves = {**self.leaves, self.matrices.call.results[0]: totals}
         return Walk(self.kernel, leaves, self.region.symbols), at
 
     def _store_totals(self, base: Any, totals: Sequence[Any]) -> None:
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        lane = ops.thread_id() & (WARP_THREADS - 1)
         for i in range(self.m_tiles):
             for j in range(self.n_tiles):
                 for half in (0, 1):
                     row, column = mma.accumulator_place(lane, 2 * half)
-                    row = ops.add(ops.add(self.warp_row, i * mma.M), row)
-                    column = ops.add(ops.add(self.warp_column, j * mma.N), column)
+                    row = self.warp_row + i * mma.M + row
+                    column = self.warp_column + j * mma.N + column
                     place = (i * self.n_tiles + j) * 4 + 2 * half
                     pair = ops.from_elements(list(totals[place : place + 2]))
-                    offset = ops.add(ops.mul(row, self.layout.sums_stride), ops.mul(column, 4))
+                    offset = row * self.layout.sums_stride + column * 4
                     ops.store(smem.byte_pointer(base, offset), pair, 8)
 
     def _emit_fragment(
@@ -482,9 +486,9 @@ class _Emitter:
         width: int,
         along: str,
     ) -> None:
-        m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
+        m, n = self.first_m + row, self.first_n + column
         m_size, n_size = self.kernel.size(self.m), self.kernel.size(self.n)
-        is_inside = ops.both(ops.less(m, m_size), ops.less(n, n_size))
+        is_inside = ops.both(m < m_size, n < n_size)
         is_inside = ops.both(is_inside, self.matrices.space.is_there(batch, m))
         m_step, n_step = (0, 1) if along == "n" else (1, 0)
         with ops.if_(is_inside):
@@ -521,12 +525,12 @@ class _Totals:
         e = self.emitter
         element = e.multiplier.sums_type
         stride = e.layout.sums_stride
-        offset = ops.add(ops.mul(self.row, stride), ops.mul(self.column, 4))
+        offset = self.row * stride + self.column * 4
         if width == 1 or self.is_along_row:
             pointer = smem.byte_pointer(self.base, offset)
             return ops.load(pointer, ops.vector_type(element, width), min(16, 4 * width))
         found = []
         for i in range(width):
-            pointer = smem.byte_pointer(self.base, ops.add(offset, i * stride))
+            pointer = smem.byte_pointer(self.base, offset + i * stride)
             found.append(ops.load(pointer, element, 4))
         return ops.from_elements(found)
