@@ -24,7 +24,7 @@ class SecondCache:
     """count: a thread's fragments, i32; pinned: how many of them, the last ones, are kept."""
 
     def __init__(self, count: Any, pinned: int):
-        self.begin = ops.sub(count, pinned)
+        self.begin = count - pinned
         self.first, self.last = given_up_first(), _policy("evict_last")
 
     @staticmethod
@@ -36,7 +36,7 @@ class SecondCache:
         """An i64, for a thread's i-th fragment; is_last: it is not read again."""
         if is_last:
             return self.first
-        return ops.select(ops.less(i, self.begin), self.first, self.last)
+        return ops.select(i < self.begin, self.first, self.last)
 
 
 def given_up_first() -> Any:

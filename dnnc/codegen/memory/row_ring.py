@@ -103,15 +103,15 @@ class RowRing:
 
     def fill(self, cursor: Cursor, group: Any) -> None:
         """Starts the copies of a group's rows, by a warp; when no thread reads the stage."""
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
-        bytes_ = [ops.mul(self.part.count, s.tensor.type.bits // 8) for s in self.sources]
-        with ops.if_(ops.compare("eq", lane, 0)):
+        lane = ops.thread_id() & (WARP_THREADS - 1)
+        bytes_ = [self.part.count * (s.tensor.type.bits // 8) for s in self.sources]
+        with ops.if_(lane.eq(0)):
             total: Any = 0
             for each in bytes_:
-                total = ops.add(total, ops.mul(each, self.rows))
+                total = total + each * self.rows
             self.pipeline.expect(cursor, total)
         nvvm.bar_warp_sync(ops.const(-1))
-        with ops.if_(ops.less(lane, self.rows)):
+        with ops.if_(lane < self.rows):
             at = self.at(group, lane)
             for i, (source, size) in enumerate(zip(self.sources, bytes_, strict=True)):
                 nvvm.cp_async_bulk_shared_cluster_global(
@@ -125,11 +125,11 @@ class RowRing:
         strides = tuple(
             s if axis in self.axes else Expr.of(0) for axis, s in enumerate(tensor.layout)
         )
-        before = ops.mul(part.first, -(tensor.type.bits // 8))
+        before = part.first * -(tensor.type.bits // 8)
         place = byte_pointer(self._place(stage, source, row), before)
         return GlobalTensor(self.kernel, replace(tensor, strides=strides), True, place)
 
     def _place(self, stage: Any, source: int, row: Any) -> Any:
         before = self.rows * sum(pitch(s.tensor, self.part.most) for s in self.sources[:source])
-        inside = ops.mul(row, pitch(self.sources[source].tensor, self.part.most))
-        return byte_pointer(self.pipeline.slot(Cursor(stage)), ops.add(inside, before))
+        inside = row * pitch(self.sources[source].tensor, self.part.most)
+        return byte_pointer(self.pipeline.slot(Cursor(stage)), inside + before)

@@ -44,12 +44,12 @@ class SwizzledTile:
     def turn(self, row: Any) -> Any:
         """The number that a row's chunk numbers are combined with."""
         rows_per_line = max(1, _BANK_BYTES // self.row_bytes)
-        return ops.and_(ops.div(row, rows_per_line), min(8, self.chunks) - 1)
+        return (row // rows_per_line) & (min(8, self.chunks) - 1)
 
     def offset(self, row: Any, chunk: Any) -> Any:
         """Bytes from the tile's start to a chunk."""
-        place = ops.xor(chunk, self.turn(row))
-        return ops.add(ops.mul(row, self.row_bytes), ops.shl(place, 4))
+        place = chunk ^ self.turn(row)
+        return row * self.row_bytes + (place << 4)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class PanelTile:
 
     def offset(self, row: Any, chunk: Any) -> Any:
         """Bytes from the tile's start to a chunk."""
-        panel = ops.mul(ops.shr(chunk, 3), self.rows * _BANK_BYTES)
-        place = ops.xor(ops.and_(chunk, 7), ops.and_(row, 7))
-        return ops.add(ops.add(panel, ops.mul(row, _BANK_BYTES)), ops.shl(place, 4))
+        panel = (chunk >> 3) * (self.rows * _BANK_BYTES)
+        place = (chunk & 7) ^ (row & 7)
+        return panel + row * _BANK_BYTES + (place << 4)
 
 
 def copy_async(

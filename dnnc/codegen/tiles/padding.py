@@ -49,16 +49,16 @@ class PaddingBits:
         for axis, first in self.first.items():
             window = self.windows[axis]
             for tap in range(window.taps):
-                place = ops.add(starts[axis], tap * window.dilation)
+                place = starts[axis] + tap * window.dilation
                 bit = ops.select(ops.compare("ult", place, extents[axis]), 0, _bit(first + tap))
-                outside = ops.or_(outside, bit)
+                outside = outside | bit
         return outside
 
     def of_tap(self, tap: Sequence[Any]) -> Any:
         """tap: its place in the filter, of each axis, as the image has them."""
         bits: Any = ops.const(0)
         for axis, first in self.first.items():
-            bits = ops.or_(bits, ops.shl(ops.const(_bit(first)), ops.value_of(tap[axis])))
+            bits = bits | (ops.const(_bit(first)) << ops.value_of(tap[axis]))
         return bits
 
 

@@ -120,7 +120,7 @@ class StoredPixels:
         offset: Number = 0
         for number, stride in zip(numbers, tensor.layout, strict=True):
             wide = ops.to_i64(number) if bits == 64 else number
-            offset = ops.add(offset, ops.mul(wide, kernel.size(stride, bits)))
+            offset = offset + wide * kernel.size(stride, bits)
         pointer = ops.gep(self.leaf.pointer, offset, register_type(tensor.type))
         return Line(image, tuple(places), all_inside(places), pointer)
 

@@ -87,7 +87,7 @@ class Strips:
         for extent, tile in zip(reversed(self.counts), reversed(self.tiles), strict=True):
             rest = self.kernel.divide(number, extent) if extent.constant != 1 else number
             inner = self.kernel.remainder(number, extent, rest)
-            found.insert(0, ops.mul(inner, tile))
+            found.insert(0, inner * tile)
             number = rest
         return number, tuple(found)
 
@@ -100,7 +100,7 @@ class Strips:
         window, tile = self.windows[axis], self.tiles[axis]
         inputs, outputs = self.inputs[axis], self.outputs[axis]
         may_be_outside = window.may_be_outside(step, tile, inputs, outputs)
-        number = ops.add(self.origin(starts, axis), step)
+        number = self.origin(starts, axis) + step
         return Place.of(self.kernel, number, inputs, may_be_outside=may_be_outside)
 
     def outputs_along(self, starts: Sequence[Number], axis: int) -> list[tuple[Index, Any]]:
@@ -108,12 +108,12 @@ class Strips:
         extent, tile = self.outputs[axis], self.tiles[axis]
         found = []
         for step in range(tile):
-            number = ops.add(starts[axis], step)
+            number = starts[axis] + step
             if extent.known_divisor() % tile == 0:
                 found.append((Index.of(number), None))
                 continue
             last = self.kernel.size(extent - 1)
-            found.append((Index.of(ops.minimum(number, last)), ops.compare("sle", number, last)))
+            found.append((Index.of(ops.minimum(number, last)), number <= last))
         return found
 
 

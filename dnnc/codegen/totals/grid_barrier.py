@@ -34,9 +34,9 @@ class GridBarrier:
         """
         self.turns += 1
         ops.barrier()
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+        with ops.if_(ops.thread_id().eq(0)):
             place = llvm.PtrToIntOp(ops.i64_type(), self.counter).result
-            wanted = ops.value_of(ops.mul(self.blocks, self.turns))
+            wanted = ops.value_of(self.blocks * self.turns)
             text = (
                 f"{{ .reg .pred p; .reg .u32 v; "
                 f"red.release.{self.scope}.global.add.u32 [$0], 1; "

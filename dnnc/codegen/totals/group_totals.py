@@ -142,7 +142,7 @@ class GroupTotals:
         lanes = max(1, WARP_THREADS // shape.columns)
         lanes = min(lanes, shape.rows)
         number = self.row // shape.rows_of_part
-        is_first = (self.row % shape.rows_of_part).eq(0)
+        is_first = ops.compare("eq", self.row % shape.rows_of_part, 0)
         place = number * shape.columns + self.column
         for quantity, part, bases in zip(self.quantities, parts, self._bases(), strict=True):
             merged = part if lanes == 1 else self._of_lanes(quantity, part, lanes)

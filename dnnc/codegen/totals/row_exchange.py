@@ -65,14 +65,14 @@ class RowExchange:
         number: of the exchange in the tile.  turn: of the tile, 0 and 1 by turns.
         thread: of the warpgroup.  rank: of this block among those that share the rows.
         """
-        lane = ops.and_(thread, 31)
-        row = ops.div(thread, 4)
+        lane = thread & 31
+        row = thread // 4
         own = self._place(number, turn, rank, row)
-        with ops.if_(ops.compare("eq", ops.and_(lane, 3), 0)):
+        with ops.if_((lane & 3).eq(0)):
             for block in range(self.blocks):
                 ops.store(mbarrier.remote(own, block), value, _size(value))
         nvvm.bar_warp_sync(ops.const(-1))
-        with ops.if_(ops.less(lane, self.blocks)):
+        with ops.if_(lane < self.blocks):
             mbarrier.publish_to(self._barrier(number), lane)
         mbarrier.wait_for_cluster(self._barrier(number), turn)
         total = None
@@ -85,9 +85,9 @@ class RowExchange:
         return byte_pointer(self.barriers, number * mbarrier.BYTES)
 
     def _place(self, number: int, turn: Any, block: Any, row: Any) -> Any:
-        buffer = ops.add(ops.mul(turn, self.count), number)
-        slot = ops.add(ops.mul(ops.add(ops.mul(buffer, self.blocks), block), _ROWS), row)
-        return byte_pointer(self.memory, ops.mul(slot, _SLOT))
+        buffer = turn * self.count + number
+        slot = (buffer * self.blocks + block) * _ROWS + row
+        return byte_pointer(self.memory, slot * _SLOT)
 
 
 def _size(value: Any) -> int:

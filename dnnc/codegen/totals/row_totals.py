@@ -85,9 +85,9 @@ class RowTotals:
     ) -> list[Any]:
         warps = max(1, self.threads // WARP_THREADS)
         count = self.blocks * warps
-        warp = ops.add(ops.mul(self.rank, warps), ops.shr(self.lane, 5))
-        is_first = ops.compare("eq", ops.and_(self.lane, min(self.threads, WARP_THREADS) - 1), 0)
-        base = ops.mul(ops.add(ops.mul(turn, self.rows), self.row), count)
+        warp = self.rank * warps + (self.lane >> 5)
+        is_first = (self.lane & (min(self.threads, WARP_THREADS) - 1)).eq(0)
+        base = (turn * self.rows + self.row) * count
         buffers = [
             self.kernel.shared(f"{name}_{i}", 2 * self.rows * count * _size(value))
             for i, value in enumerate(values)
@@ -96,7 +96,7 @@ class RowTotals:
             cluster.wait()  # the others run, or have read what lay here before
         with ops.if_(is_first):
             for buffer, value in zip(buffers, values, strict=True):
-                self._give(buffer, ops.add(base, warp), value)
+                self._give(buffer, base + warp, value)
         if self.blocks > 1:
             cluster.arrive()
             cluster.wait()
@@ -136,7 +136,7 @@ class RowTotals:
             turns = 1 if isinstance(turn, int) else 2
             bytes_ = turns * count * self.rows * width * size
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
-            base = ops.mul(turn, count * self.rows)
+            base = turn * (count * self.rows)
 
             def pointer(
                 other: Any, at: Any = None, buffer=buffer, base=base, width=width, element=element
@@ -144,17 +144,17 @@ class RowTotals:
                 """The pointer of a part: of this thread's row, or at an element of all rows'
                 fragments."""
                 if at is None:
-                    at = ops.mul(self.row, width)
-                place = ops.mul(ops.add(base, ops.mul(other, self.rows)), width)
-                return ops.gep(buffer, ops.add(place, at), element)
+                    at = self.row * width
+                place = (base + other * self.rows) * width
+                return ops.gep(buffer, place + at, element)
 
             own, first, is_giver = value, 0, None
             if together > 1:
-                lane = ops.and_(self.lane, together - 1)
+                lane = self.lane & (together - 1)
                 own, first, is_giver = reduce.scattered(value, lane, together, combine, self.rows)
             with ops.if_(is_giver):
-                at = ops.add(ops.mul(self.row, width), first)
-                place = pointer(ops.div(self.lane, together), at)
+                at = self.row * width + first
+                place = pointer(self.lane // together, at)
                 ops.store(place, own, min(16, size * ops.width_of(own)))
             placed.append((pointer, min(16, size * width)))
         ops.barrier()
@@ -180,13 +180,13 @@ class RowTotals:
     ) -> Any:
         """The total of this thread's row; each lane of a warp combines an element's parts."""
         width, element = ops.width_of(like), ops.element_of(like.type)
-        at = ops.and_(ops.thread_id(), self.rows * width - 1)
+        at = ops.thread_id() & (self.rows * width - 1)
         total = None
         for other in range(count):
             part = ops.load(pointer(other, at), element, element.width // 8)
             total = part if total is None else combine(total, part)
-        made, first = finish(total), ops.mul(self.row, width)
-        return ops.from_elements([reduce.from_lane(made, ops.add(first, i)) for i in range(width)])
+        made, first = finish(total), self.row * width
+        return ops.from_elements([reduce.from_lane(made, first + i) for i in range(width)])
 
 
 def _as_it_is(total: Any) -> Any:
@@ -196,7 +196,7 @@ def _as_it_is(total: Any) -> Any:
 def gathered(buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
     """A row's parts in shared memory, from place `base` on, combined in every thread."""
     numbers, lanes = parts_of_lane(count)
-    values = [part_at(buffer, ops.add(base, number), type_) for number in numbers]
+    values = [part_at(buffer, base + number, type_) for number in numbers]
     return of_lanes(values, lanes, combine)
 
 
@@ -205,8 +205,8 @@ def parts_of_lane(count: int) -> tuple[list[Any], int]:
     if count <= _DIRECT:
         return list(range(count)), 1
     lanes = min(count, WARP_THREADS)
-    lane = ops.and_(ops.thread_id(), lanes - 1)
-    return [ops.add(lane, first) for first in range(0, count, lanes)], lanes
+    lane = ops.thread_id() & (lanes - 1)
+    return [lane + first for first in range(0, count, lanes)], lanes
 
 
 def part_at(buffer: Any, place: Any, type_: Any) -> Any:

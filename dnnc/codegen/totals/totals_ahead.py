@@ -54,7 +54,7 @@ class RowParts:
     def values(self, i: int) -> list[Any]:
         """A number of the parts that this thread looks at."""
         buffer, type_ = self.buffers[i], self.types[i]
-        return [part_at(buffer, ops.add(self.base, n), type_) for n in self.numbers]
+        return [part_at(buffer, self.base + n, type_) for n in self.numbers]
 
     def total(self, values: Sequence[Any], combine: Combine) -> Any:
         """The total of all parts, in every thread."""
@@ -109,13 +109,13 @@ class TotalsAhead:
     def give(self, level: int, number: Any, part: Sequence[Any]) -> None:
         """A warp's part of a row, which all its lanes have; number: of the row, from 0, in the
         order of the block's."""
-        turn = ops.and_(number, TURNS - 1)
-        place = ops.add(self._base(turn), self.own)
+        turn = number & (TURNS - 1)
+        place = self._base(turn) + self.own
         barrier = self._barrier(level, turn)
-        lane = ops.and_(self.lane, WARP_THREADS - 1)
+        lane = self.lane & (WARP_THREADS - 1)
         if self.blocks > 1:
             self._expect(level, barrier)
-        with ops.if_(ops.less(lane, self.blocks)):
+        with ops.if_(lane < self.blocks):
             for buffer, value in zip(self._buffers[level], part, strict=True):
                 own = ops.gep(buffer, place, value.type)
                 if self.blocks == 1:
@@ -128,13 +128,13 @@ class TotalsAhead:
     def _expect(self, level: int, barrier: Any) -> None:
         """Has a barrier wait for the parts of all warps of the cluster, by one thread."""
         bytes_ = sum(type_.width // 8 for type_ in self._types[level])
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+        with ops.if_(ops.thread_id().eq(0)):
             mbarrier.expect(barrier, bytes_ * self._parts * self.rows)
 
     def take(self, level: int, number: Any) -> RowParts:
         """A row's parts, once all are there."""
-        turn = ops.and_(number, TURNS - 1)
-        phase = ops.and_(ops.div(number, TURNS), 1)
+        turn = number & (TURNS - 1)
+        phase = (number // TURNS) & 1
         mbarrier.wait(self._barrier(level, turn), phase)
         return RowParts(
             self._buffers[level], self._types[level], self._base(turn), *parts_of_lane(self._parts)
@@ -148,12 +148,12 @@ class TotalsAhead:
     @property
     def own(self) -> Any:
         """The number of this warp among those that share a row."""
-        return ops.add(ops.mul(self.rank, self._warps), ops.shr(self.lane, 5))
+        return self.rank * self._warps + (self.lane >> 5)
 
     def _barrier(self, level: int, turn: Any) -> Any:
-        return byte_pointer(self._barriers[level], ops.mul(turn, mbarrier.BYTES))
+        return byte_pointer(self._barriers[level], turn * mbarrier.BYTES)
 
     def _base(self, turn: Any) -> Any:
         """The place of a row's first part."""
-        row = ops.add(ops.mul(turn, self.rows), self.row)
-        return ops.mul(row, self._parts)
+        row = turn * self.rows + self.row
+        return row * self._parts

@@ -53,5 +53,5 @@ class TurnOrder:
         return llvm.inline_asm(ops.i32_type(), given, text, "=&r,l,r", has_side_effects=True)
 
     def _place(self, flag: Any) -> Any:
-        at = ops.mul(ops.add(flag, 1), _WORD_BYTES)
+        at = (flag + 1) * _WORD_BYTES
         return llvm.PtrToIntOp(ops.i64_type(), byte_pointer(self.words, at)).result

@@ -49,7 +49,7 @@ class Loops:
 
     def first_of(self, block: Any, each: int) -> Any:
         """The number of the first fragment of a block; each: the fragments of one."""
-        return ops.mul(ops.of_bits(block, self.bits), each)
+        return ops.of_bits(block, self.bits) * each
 
     @property
     def is_whole(self) -> bool:
@@ -67,7 +67,7 @@ class Loops:
     ) -> tuple[dict[int, Coordinate], Any]:
         """(axis -> coordinate of one element of a fragment, its number along the last group)."""
         rest, inner = self._split(kernel, fragment)
-        number = ops.add(self._start(inner), element)
+        number = self._start(inner) + element
         return self._placed(kernel, rest, Index(number), 1), number
 
     def _split(self, kernel: Kernel, fragment: Any) -> tuple[Any, Any]:
@@ -80,7 +80,7 @@ class Loops:
 
     def _start(self, inner: Any) -> Any:
         """The first element of a fragment of the last group."""
-        return ops.mul(ops.of_bits(inner, bits_of_count(self.inner)), self.width)
+        return ops.of_bits(inner, bits_of_count(self.inner)) * self.width
 
     def _placed(
         self, kernel: Kernel, rest: Any, linear: Index, width: int

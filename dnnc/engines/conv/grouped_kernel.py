@@ -165,7 +165,7 @@ class GroupedKernel:
         meets it."""
         if self.shape.spread is None or None not in lanes:
             return None
-        return selected(self.tap, [int(tap is not None) for tap in lanes]).ne(0)
+        return ops.compare("ne", selected(self.tap, [int(tap is not None) for tap in lanes]), 0)
 
     def _filter(self) -> list[list[list[list[Any] | None]]]:
         """Registers by the tap before the last axis', the phase, the set, the results by eights;

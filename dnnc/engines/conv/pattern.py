@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.ops import Number
@@ -247,9 +246,9 @@ class ConvShape:
         channel of its group."""
         if not self.is_transposed:
             return [output, channel]
-        group = ops.div(output, self.k_group) if self.groups > 1 else 0
-        own = ops.sub(output, ops.mul(group, self.k_group))
-        return [ops.add(ops.mul(group, self.c_group), channel), own]
+        group = output // self.k_group if self.groups > 1 else 0
+        own = output - group * self.k_group
+        return [group * self.c_group + channel, own]
 
     @property
     def is_filter_k_major(self) -> bool:

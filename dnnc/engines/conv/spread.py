@@ -218,7 +218,7 @@ class ChosenPhase:
             if all(phase.taps for phase in own.phases):
                 continue
             number = self._of(axis, lambda phase: int(not phase.taps))
-            here = number.ne(0)
+            here = ops.compare("ne", number, 0)
             found = here if found is None else found | here
         return found
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import dtypes
-from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...dialect.tensor import Tensor
@@ -128,7 +127,7 @@ class Stem:
     def turned(self, place: Any) -> Any:
         """Where some bytes of a tile lie under the swizzle; place: counted from a whole 1024."""
         mask = self.unit * _SIZE - tma.ALIGNMENT
-        return ops.xor(place, ops.and_(ops.shr(place, 3), mask)) if self.unit else place
+        return place ^ ((place >> 3) & mask) if self.unit else place
 
     @property
     def rows(self) -> int:

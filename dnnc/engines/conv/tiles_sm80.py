@@ -328,7 +328,7 @@ class PixelTile(OperandTile):
     def _inside(self, pixel: Pixel, tap: Tap) -> Any:
         """Whether a tap lies inside the image, and below k's end; None: always."""
         if tap.bits is not None:
-            return (pixel.outside & tap.bits).eq(0)
+            return ops.compare("eq", pixel.outside & tap.bits, 0)
         inside = tap.is_there
         for axis, window in enumerate(self._windows):
             if window.pre or window.post:

@@ -149,7 +149,7 @@ class PhasesFilter(OperandTile):
             taps = [_looked_up(*of) for of in zip(spread.axes, numbers, outputs, strict=True)]
             is_there = None
             for tap in taps:
-                is_there = ops.both(is_there, tap.ne(_NO_TAP))
+                is_there = ops.both(is_there, ops.compare("ne", tap, _NO_TAP))
             offset: Any = ops.to_i64(own) if bits == 64 else own
             for coordinate, stride in zip(
                 (channel + k, *taps), (w.layout[0], *w.layout[2:]), strict=True

@@ -120,9 +120,9 @@ class _Emitter:
         _assembly("fence.acq_rel.sys;")
         ops.barrier()
         devices = len(self.peers)
-        with ops.if_(ops.less(ops.thread_id(), devices)):
+        with ops.if_(ops.thread_id() < devices):
             self._raise()
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+        with ops.if_(ops.thread_id().eq(0)):
             self._wait(devices)
         # No thread reads the rows before the one that waits has seen all flags.
         ops.barrier()
@@ -156,11 +156,11 @@ class _Emitter:
     def _write(self, channel: Any) -> None:
         walk = self._walk()
         count = self.kernel.size(self.channels)
-        start = ops.add(ops.mul(self.kernel.size(self.channels * 4), self.rank), channel)
+        start = self.kernel.size(self.channels * 4) * self.rank + channel
         for place, value in enumerate((self.a, self.b)):
             number = walk.value(value, self._at(channel), 1)
             for pointer in self.pointers:
-                where = ops.add(start, ops.mul(count, place))
+                where = start + count * place
                 ops.store(ops.gep(pointer, where, ops.f32_type()), number, 4)
 
     def _flag(self, pointer: Any) -> Any:
@@ -171,7 +171,7 @@ class _Emitter:
         """A thread for each device."""
         chosen = self.pointers[0]
         for number, pointer in enumerate(self.pointers[1:], 1):
-            is_here = ops.compare("eq", ops.thread_id(), number)
+            is_here = ops.thread_id().eq(number)
             chosen = ops.select(is_here, pointer, chosen)
         text = f"red.release.sys.global.add.f32 [$0], {_literal(1.0)};"
         _assembly(text, self._flag(chosen))

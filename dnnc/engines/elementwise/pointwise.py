@@ -214,7 +214,7 @@ def _emit_body(
     count = kernel.size(loops.fragments, loops.bits)
     per_block = kernel.threads * unroll
     base = loops.first_of(ops.block_id(), per_block)
-    thread = ops.add(base, ops.thread_id())
+    thread = base + ops.thread_id()
 
     def whole_fragments() -> None:
         _emit_fragments(kernel, walk, targets, loops, thread, count, unroll)
@@ -225,7 +225,7 @@ def _emit_body(
         return
     # One group whose end may fall inside a fragment: a block that ends before it needs no care.
     limit = kernel.size(loops.inner // loops.width, loops.bits)
-    is_inside = ops.compare("sle", ops.add(base, per_block), limit)
+    is_inside = base + per_block <= limit
     ops.if_else(
         is_inside,
         whole_fragments,
@@ -248,15 +248,15 @@ def _emit_fragments(
     is_held = held_bits <= 32 * _MOST_HELD
     ready = []
     for u in range(unroll):
-        fragment = ops.add(thread, u * kernel.threads)
+        fragment = thread + u * kernel.threads
         # A fragment past the end repeats the last one, so that loads need no condition.
-        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        clamped = ops.minimum(fragment, count - 1)
         at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
         if is_held:
             values = [walk.value(value, at, loops.width) for value, _ in targets]
-            ready.append((ops.less(fragment, count), at, values))
+            ready.append((fragment < count, at, values))
             continue
-        with ops.if_(ops.less(fragment, count)):
+        with ops.if_(fragment < count):
             for value, target in targets:
                 target.store(at, walk.value(value, at, loops.width))
             walk.forget()
@@ -282,10 +282,10 @@ def _emit_elements(
         return
 
     def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        fragment = ops.add(thread, ops.mul(ops.div(i, loops.width), kernel.threads))
-        parts, number = loops.element(kernel, fragment, ops.rem(i, loops.width))
+        fragment = thread + i // loops.width * kernel.threads
+        parts, number = loops.element(kernel, fragment, i % loops.width)
         at = coordinates_of(len(loops.dims), parts)
-        with ops.if_(ops.less(number, end)):
+        with ops.if_(number < end):
             walk.forget()
             for value, target in targets:
                 target.store(at, walk.value(value, at, 1))
@@ -308,13 +308,13 @@ def _emit_boolean_end(
 
     Places past the end hold the last element again; a buffer of booleans is whole bytes.
     """
-    last = ops.sub(kernel.size(loops.inner, loops.bits), 1)
+    last = kernel.size(loops.inner, loops.bits) - 1
 
     def one(u: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        fragment = ops.add(thread, ops.mul(u, kernel.threads))
-        with ops.if_(ops.less(fragment, count)):
-            first = ops.mul(fragment, loops.width)
-            lanes = tuple(ops.minimum(ops.add(first, i), last) for i in range(loops.width))
+        fragment = thread + u * kernel.threads
+        with ops.if_(fragment < count):
+            first = fragment * loops.width
+            lanes = tuple(ops.minimum(first + i, last) for i in range(loops.width))
             at = _dense_coordinates(kernel, loops, Index(lanes=lanes))
             walk.forget()
             for value, target in targets:
@@ -324,7 +324,7 @@ def _emit_boolean_end(
                     target.store_bytes(whole, found, last)
                 else:
                     for i in range(loops.width):
-                        inside = ops.compare("sle", ops.add(first, i), last)
+                        inside = first + i <= last
                         target.store([c.at(i) for c in at], ops.extract(found, i), inside)
             walk.forget()
         return carried

@@ -286,16 +286,16 @@ class _Emitter:
         """(column, row) of a thread; the faster one runs along the fragments' axis."""
         thread = ops.thread_id()
         fast = self.rows if self.is_row else self.columns
-        quotient, rest = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        quotient, rest = thread >> (fast.bit_length() - 1), thread & (fast - 1)
         return (quotient, rest) if self.is_row else (rest, quotient)
 
     def _emit_first(self, kernel: Kernel, partials: Sequence[str]) -> None:
         column, row = self._thread()
-        fragment = ops.add(self.kept.first_of(ops.block_id(), self.columns), column)
+        fragment = self.kept.first_of(ops.block_id(), self.columns) + column
         count = kernel.size(self.kept.fragments, self.kept.bits)
-        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        clamped = ops.minimum(fragment, count - 1)
         kept = self.kept.coordinates(kernel, clamped)
-        is_inside = ops.less(fragment, count)
+        is_inside = fragment < count
         low, high = self._slice(kernel)
         leaves = self.region.leaves(kernel)
         walk = Walk(kernel, leaves, self.region.symbols)
@@ -319,7 +319,7 @@ class _Emitter:
                 reduce.start(op, self.tile["vector_elems"], is_row=self.is_row)
                 for op in self.reductions
             ],
-            load, ops.add(low, row), high, self.rows,
+            load, low + row, high, self.rows,
         )  # fmt: skip
         totals = self._combined(kernel, walk, totals, column, row)
         is_writer = ops.both(is_inside, ops.compare("eq", row, 0))
@@ -335,8 +335,8 @@ class _Emitter:
         if self.slices == 1:
             return 0, kernel.size(count, bits)
         length = kernel.size(ceildiv(count, self.slices), bits)
-        low = ops.mul(ops.block_id("y"), length)
-        return low, ops.minimum(ops.add(low, length), kernel.size(count, bits))
+        low = ops.block_id("y") * length
+        return low, ops.minimum(low + length, kernel.size(count, bits))
 
     def _outputs_before(self, kernel: Kernel) -> list[tuple[Any, Any]]:
         """Outputs of the full dims, which are written while the reductions run."""
@@ -404,9 +404,9 @@ class _Emitter:
         self, kernel: Kernel, names: Sequence[str], totals: Sequence[Any], fragment: Any
     ) -> None:
         count = kernel.size(self.kept_elements, self._partial_bits)
-        base = ops.mul(ops.block_id("y"), count)
+        base = ops.block_id("y") * count
         first = ops.of_bits(fragment, self._partial_bits)
-        place = ops.add(base, ops.mul(first, self.kept.width))
+        place = base + first * self.kept.width
         for name, total in zip(names, totals, strict=True):
             element = ops.element_of(total.type)
             pointer = ops.gep(kernel.workspace(name), place, element)
@@ -415,9 +415,9 @@ class _Emitter:
     def _emit_second(self, kernel: Kernel, names: Sequence[str]) -> None:
         """One total a kept element, over the slices."""
         column, row = self._thread()
-        fragment = ops.add(self.kept.first_of(ops.block_id(), self.columns), column)
+        fragment = self.kept.first_of(ops.block_id(), self.columns) + column
         count = kernel.size(self.kept.fragments, self.kept.bits)
-        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        clamped = ops.minimum(fragment, count - 1)
         elements = kernel.size(self.kept_elements, self._partial_bits)
         start = ops.of_bits(clamped, self._partial_bits)
         leaves = self.region.leaves(kernel)
@@ -426,7 +426,7 @@ class _Emitter:
         combines = [reduce.combiner(walk, op) for op in self.reductions]
 
         def add_slice(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            place = ops.add(ops.mul(i, elements), ops.mul(start, width))
+            place = i * elements + start * width
             made = []
             for name, combine, total in zip(names, combines, carried, strict=True):
                 element = ops.element_of(total.type)
@@ -438,7 +438,7 @@ class _Emitter:
         first = [reduce.identity(op, width) for op in self.reductions]
         totals = ops.for_(row, self.slices, self.rows, first, add_slice)
         totals = self._combined(kernel, walk, totals, column, row)
-        is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", row, 0))
+        is_writer = ops.both(fragment < count, ops.compare("eq", row, 0))
         with ops.if_(is_writer):
             self._store_results(kernel, leaves, totals, self.kept.coordinates(kernel, fragment))
 

@@ -192,7 +192,7 @@ def _emit_patches(kernel: Kernel, region: Region, patches: Patches) -> None:
     targets = region.targets(kernel, is_exclusive=is_exclusive)
     loops = patches.loops
     count = kernel.size(loops.fragments, loops.bits)
-    fragment = ops.add(loops.first_of(ops.block_id(), kernel.threads), ops.thread_id())
+    fragment = loops.first_of(ops.block_id(), kernel.threads) + ops.thread_id()
 
     def work(places: Sequence[tuple[list[Coordinate], Any]]) -> None:
         ready = [
@@ -205,7 +205,7 @@ def _emit_patches(kernel: Kernel, region: Region, patches: Patches) -> None:
                     target.store(at, value)
         walk.forget()
 
-    with ops.if_(ops.less(fragment, count)):
+    with ops.if_(fragment < count):
         patches.emit(kernel, fragment, work)
 
 

@@ -150,11 +150,11 @@ class TransposeEmitter:
         self.thread, self.has_tile = ops.thread_id(), None
         number, place = ops.block_id(), 0
         if t.tiles > 1:
-            place, self.thread = ops.div(self.thread, t.threads), ops.rem(self.thread, t.threads)
-            number = ops.add(ops.mul(number, t.tiles), place)
+            place, self.thread = self.thread // t.threads, self.thread % t.threads
+            number = number * t.tiles + place
             count = kernel.size(self._count)
-            self.has_tile = ops.less(number, count)
-            number = ops.minimum(number, ops.sub(count, 1))
+            self.has_tile = number < count
+            number = ops.minimum(number, count - 1)
         self._find_tile(number)
         arguments = list(self.region.arguments)
         self.staged: list[StagedTile] = []
@@ -165,7 +165,7 @@ class TransposeEmitter:
             size = source.tensor.type.bits // 8
             layout = TurnedTile(*t.tile, size, turned.vector_elems, turned.lines, turned.together)
             memory = kernel.shared(f"tile_{at}", layout.bytes * t.tiles, _ALIGNMENT)
-            start = ops.mul(place, layout.bytes)
+            start = place * layout.bytes
             made = StagedTile(
                 kernel, layout, source, turned.path, self.slow, self.fast, memory, start
             )
@@ -194,7 +194,7 @@ class TransposeEmitter:
         number = kernel.divide(rest, along_slow)
         row = kernel.remainder(rest, along_slow, number)
         sizes = self.tiling.tile
-        self.origin = ops.mul(row, sizes[0]), ops.mul(column, sizes[1])
+        self.origin = row * sizes[0], column * sizes[1]
         self.outer_parts: dict[int, Coordinate] = {}
         for position, group in reversed(list(enumerate(self.outer))):
             extent = self._extent(group)
@@ -214,9 +214,9 @@ class TransposeEmitter:
             sides, self.origin, self.tiling.tile, strict=True
         ):
             extent = self._extent(group)
-            start = ops.add(first, inside)
+            start = first + inside
             if extent.known_divisor() % size:
-                start = ops.minimum(start, ops.sub(self.kernel.size(extent), width))
+                start = ops.minimum(start, self.kernel.size(extent) - width)
             linear = Index(start, 1 if width > 1 else 0, width)
             parts.update(TileGroup.parts(self.kernel, self.dims, group, linear, inside))
         return coordinates_of(len(self.dims), parts)
@@ -225,10 +225,10 @@ class TransposeEmitter:
         """Coordinates of a fragment of whole rows: both groups are one."""
         rows, both = self.tiling.rows, (*self.slow, *self.fast)
         extent, width = self._extent(self.slow), self.tiling.vector_elems
-        start = ops.add(self.origin[0], row)
+        start = self.origin[0] + row
         if extent.known_divisor() % self.tiling.tile[0]:
-            start = ops.minimum(start, ops.sub(self.kernel.size(extent), rows))
-        linear = Index(ops.mul(start, width // rows), 1, width)
+            start = ops.minimum(start, self.kernel.size(extent) - rows)
+        linear = Index(start * (width // rows), 1, width)
         parts = TileGroup.parts(self.kernel, self.dims, both, linear, row)
         return coordinates_of(len(self.dims), {**self.outer_parts, **parts})
 
@@ -236,10 +236,10 @@ class TransposeEmitter:
         """(item // side, item % side) of a thread's item u; those of a block lie side by side."""
         threads = self.tiling.threads
         if threads % side == 0:
-            row = ops.add(ops.div(self.thread, side), ops.mul(u, threads // side))
-            return row, ops.rem(self.thread, side)
-        item = ops.add(self.thread, ops.mul(u, threads))
-        return ops.div(item, side), ops.rem(item, side)
+            row = self.thread // side + u * (threads // side)
+            return row, self.thread % side
+        item = self.thread + u * threads
+        return item // side, item % side
 
     # ---- turned inputs
 
@@ -257,10 +257,10 @@ class TransposeEmitter:
     def _block(self, tile: StagedTile, u: Any) -> tuple[Any, Any, list[Any]]:
         """(row, column, lines)."""
         layout = tile.layout
-        row, column = layout.block(ops.add(self.thread, ops.mul(u, self.tiling.threads)))
+        row, column = layout.block(self.thread + u * self.tiling.threads)
         loaded = []
         for first in range(0, layout.lines, layout.together):
-            at = self._at(row, ops.add(column, first), layout.vector, layout.together)
+            at = self._at(row, column + first, layout.vector, layout.together)
             loaded += tile.bring(at)
         return row, column, loaded
 
@@ -280,8 +280,8 @@ class TransposeEmitter:
         """body(numbers of `together` items) until `count` are done."""
 
         def some(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            first = ops.mul(i, together)
-            body([ops.add(first, k) for k in range(together)])
+            first = i * together
+            body([first + k for k in range(together)])
             return carried
 
         ops.for_(0, count // together, 1, [], some)
@@ -291,13 +291,13 @@ class TransposeEmitter:
     def _fragment(self, u: Any) -> _Fragment:
         width, rows = self.tiling.vector_elems // self.tiling.rows, self.tiling.rows
         row, column = self._split(u, self.tiling.tile[1] // width)
-        row, column = ops.mul(row, rows), ops.mul(column, width)
+        row, column = row * rows, column * width
         is_inside = self.has_tile
         places = zip((self.slow, self.fast), self.origin, (row, column), strict=True)
         for (group, first, inside), size in zip(places, self.tiling.tile, strict=True):
             extent = self._extent(group)
             if extent.known_divisor() % size:
-                here = ops.less(ops.add(first, inside), self.kernel.size(extent))
+                here = first + inside < self.kernel.size(extent)
                 is_inside = ops.both(is_inside, here)
         at = self._at(row, column, 1, width) if rows == 1 else self._at_rows(row)
         return _Fragment(at, is_inside)

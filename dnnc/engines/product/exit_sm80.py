@@ -101,7 +101,7 @@ class TileExits(PartialExits):
         for found, total, combine in zip(group, totals, combines, strict=True):
             name = f"{found.name}_rows"
             total = reduce.across_rows(self.kernel, name, total, place, own, rows, combine)
-            is_writer = ops.both(self._is_inside(kept, place, first), own.eq(0))
+            is_writer = ops.both(self._is_inside(kept, place, first), ops.compare("eq", own, 0))
             with ops.if_(is_writer):
                 self._store(found, batch, numbers, [n + place for n in first], total)
 

@@ -287,7 +287,7 @@ class _Emitter:
         steps, ahead = self._steps(batch), self.ring.stages - 1
         zero = ops.zeros(self.multiplier.sums_type)
         for stage in range(ahead):
-            with ops.if_(ops.less(stage, steps)):
+            with ops.if_(stage < steps):
                 self._load(smem.byte_pointer(base, stage * self.ring.stage_bytes), stage, places)
             smem.commit()
         start = Mainloop(self.ring.first(), [zero] * (self.m_tiles * self.n_tiles * 4))

@@ -72,7 +72,7 @@ class ColumnSums:
         until here.  barrier: of the threads that have sums.
         """
         t = self.rows.tiling
-        base = ops.mul(number, place.kernel.size(self.rows.row_elements))
+        base = number * place.kernel.size(self.rows.row_elements)
         if t.rows > 1:
             barrier()
             self._share(sums, place, memory)
@@ -88,7 +88,7 @@ class ColumnSums:
         width = self.rows.tiling.vector_elems
         for fragment, value in zip(place.fragments, sums, strict=True):
             element = ops.element_of(value.type)
-            at = ops.add(base, ops.mul(fragment, width))
+            at = base + fragment * width
             with ops.if_(place.inside(fragment)):
                 pointer = ops.gep(place.kernel.workspace(name), at, element)
                 ops.store(pointer, value, min(16, element.width // 8 * width))
@@ -97,10 +97,10 @@ class ColumnSums:
         """Writes the sums of each of the block's rows to shared memory."""
         t = self.rows.tiling
         for i, element in enumerate(self.elements):
-            row = ops.mul(place.row, self._block_elements)
+            row = place.row * self._block_elements
             for u, value in enumerate(sums[i * t.held : (i + 1) * t.held]):
-                inside = ops.mul(ops.add(place.lane, u * t.row_threads), t.vector_elems)
-                pointer = ops.gep(self._area(memory, i), ops.add(row, inside), element)
+                inside = (place.lane + u * t.row_threads) * t.vector_elems
+                pointer = ops.gep(self._area(memory, i), row + inside, element)
                 ops.store(pointer, value, min(16, element.width // 8 * t.vector_elems))
 
     def _area(self, memory: Any, i: int) -> Any:
@@ -114,26 +114,26 @@ class ColumnSums:
         bytes_, area = element.width // 8 * width, self._area(memory, i)
         type_, of_block = ops.vector_type(element, width), self._block_elements
         for turn in range(-(-of_block // (width * t.threads))):
-            at = ops.mul(ops.add(ops.thread_id(), turn * t.threads), width)
+            at = (ops.thread_id() + turn * t.threads) * width
             column = self._column(place, at)
-            is_some = ops.less(column, kernel.size(self.rows.row_elements))
-            with ops.if_(ops.both(ops.less(at, of_block), is_some)):
+            is_some = column < kernel.size(self.rows.row_elements)
+            with ops.if_(ops.both(at < of_block, is_some)):
                 total = None
                 for row in range(t.rows):
-                    pointer = ops.gep(area, ops.add(at, row * of_block), element)
+                    pointer = ops.gep(area, at + row * of_block, element)
                     value = ops.load(pointer, type_, min(16, bytes_))
                     total = value if total is None else combine(total, value)
-                pointer = ops.gep(kernel.workspace(self.names[i]), ops.add(base, column), element)
+                pointer = ops.gep(kernel.workspace(self.names[i]), base + column, element)
                 ops.store(pointer, total, min(16, bytes_))
 
     def _column(self, place: Place, at: Any) -> Any:
         """The element of the row that is the block's n-th."""
         t = self.rows.tiling
         if t.has_parts or t.cluster == 1:
-            return ops.add(ops.mul(place.rank, self._block_elements), at)
+            return place.rank * self._block_elements + at
         run = t.row_threads * t.vector_elems
-        before = ops.add(ops.mul(ops.div(at, run), t.cluster - 1), place.rank)
-        return ops.add(ops.mul(before, run), at)
+        before = at // run * (t.cluster - 1) + place.rank
+        return before * run + at
 
     # ---- the second kernel
 
@@ -161,17 +161,17 @@ class ColumnSums:
         """Adds up what the blocks left, and stores what comes after."""
         rows, side, width = self.rows, self._side, self.rows.narrow.width
         thread = ops.thread_id()
-        column, row = ops.and_(thread, side - 1), ops.shr(thread, side.bit_length() - 1)
-        fragment = ops.add(ops.mul(ops.block_id(), side), column)
+        column, row = thread & (side - 1), thread >> (side.bit_length() - 1)
+        fragment = ops.block_id() * side + column
         count = kernel.size(rows.narrow.fragments)
-        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        clamped = ops.minimum(fragment, count - 1)
         elements = kernel.size(rows.row_elements)
         leaves: dict[Any, Any] = rows.region.leaves(kernel)
         walk = Walk(kernel, leaves, rows.region.symbols)
         combines = [reduce.combiner(walk, op) for op in rows.columns]
 
         def load(i: Any) -> list[Any]:
-            place = ops.add(ops.mul(i, elements), ops.mul(clamped, width))
+            place = i * elements + clamped * width
             found = []
             for name, element in zip(self.names, self.elements, strict=True):
                 # The first kernel may still write it when this one starts.
@@ -190,7 +190,7 @@ class ColumnSums:
             reduce.across_block(kernel, f"columns{i}", total, side, combine)
             for i, (total, combine) in enumerate(zip(totals, combines, strict=True))
         ]
-        with ops.if_(ops.both(ops.less(fragment, count), ops.less(thread, side))):
+        with ops.if_(ops.both(fragment < count, thread < side)):
             for op, total in zip(rows.columns, totals, strict=True):
                 leaves[op.results[0]] = reduce.Total(total)
             after = Walk(kernel, leaves, rows.region.symbols)

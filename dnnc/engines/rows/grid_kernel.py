@@ -191,12 +191,12 @@ class _Block:
         self.slice = kernel.divide(block, grid.groups)
         self.group = kernel.remainder(block, grid.groups, self.slice)
         thread = ops.thread_id()
-        self.row, self.column = ops.div(thread, t.columns), ops.rem(thread, t.columns)
+        self.row, self.column = thread // t.columns, thread % t.columns
         self.thread = thread
-        fragment = ops.add(ops.mul(self.group, t.columns), self.column)
+        fragment = self.group * t.columns + self.column
         count = kernel.size(grid.kept.fragments)
-        self.is_kept_inside = None if self.grid.is_row else ops.less(fragment, count)
-        clamped = fragment if grid.is_row else ops.minimum(fragment, ops.sub(count, 1))
+        self.is_kept_inside = None if self.grid.is_row else fragment < count
+        clamped = fragment if grid.is_row else ops.minimum(fragment, count - 1)
         self.at_kept = grid.kept.coordinates(kernel, clamped)
         self._take_slice()
         counter = ops.gep(counters, self.group, ops.i32_type())
@@ -222,9 +222,9 @@ class _Block:
         kernel, t = self.kernel, self.tiling
         total = self._total
         self.step = kernel.size(self.grid.slices * t.rows)
-        self.first = ops.add(ops.mul(self.slice, t.rows), self.row)
-        left = ops.maximum(ops.sub(total, self.first), 0)
-        self.count = ops.to_i32(ops.div(ops.add(left, ops.sub(self.step, 1)), self.step))
+        self.first = self.slice * t.rows + self.row
+        left = ops.maximum(total - self.first, 0)
+        self.count = ops.to_i32((left + (self.step - 1)) // self.step)
 
     @property
     def _total(self) -> Any:
@@ -247,7 +247,7 @@ class _Block:
 
     def at(self, i: Any) -> list[Any]:
         i = ops.of_bits(i, self.grid.reduced.bits)
-        fragment = ops.add(self.first, ops.mul(i, self.step))
+        fragment = self.first + i * self.step
         reduced = self.grid.reduced.coordinates(self.kernel, fragment)
         return coordinates_of(len(self.grid.dims), self.at_kept, reduced)
 
@@ -322,7 +322,7 @@ class _Block:
             total = sums.pop(0)
             total = reduce.lanes(total, combine) if is_row else total
             if op in grid.averages:
-                count = ops.mul(self.count, grid.reduced.width)
+                count = self.count * grid.reduced.width
                 parts.append(moments.part_of_total(total, count))
             else:
                 parts.append([total])
@@ -338,10 +338,10 @@ class _Block:
         if not sources:
             return {}
         walk = self.walk.branch()
-        last = ops.sub(self._total, 1)
+        last = self._total - 1
         places = []
         for turn in range(1 if is_row else MIDDLE_OF):
-            fragment = ops.minimum(ops.add(self.first, ops.mul(turn, self.step)), last)
+            fragment = ops.minimum(self.first + turn * self.step, last)
             reduced = grid.reduced.coordinates(self.kernel, fragment)
             places.append(coordinates_of(len(grid.dims), self.at_kept, reduced))
         found: dict[Any, Shifted | Distances] = {}
@@ -374,11 +374,11 @@ class _Block:
     def _count_of(self, slice_: Any, row: Any, rows: int) -> Any:
         """Elements that some rows of a slice's block reduce, for each entry."""
         total = self._total
-        turns = ops.div(total, self.step)
-        first = ops.add(ops.mul(slice_, self.tiling.rows), row)
-        left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), first)
-        count = ops.add(ops.mul(turns, rows), ops.maximum(ops.minimum(left, rows), 0))
-        return ops.mul(ops.to_i32(count), self.grid.reduced.width)
+        turns = total // self.step
+        first = slice_ * self.tiling.rows + row
+        left = total - turns * self.step - first
+        count = turns * rows + ops.maximum(ops.minimum(left, rows), 0)
+        return ops.to_i32(count) * self.grid.reduced.width
 
     # ---- stores
 
@@ -398,7 +398,7 @@ class _Block:
         """The results of whole rows, by the first slice."""
         if not self.of_kept:
             return
-        is_first = ops.compare("eq", ops.or_(self.slice, self.row), 0)
+        is_first = ops.compare("eq", self.slice | self.row, 0)
         at = coordinates_of(len(self.grid.dims), self.at_kept)
         with ops.if_(ops.both(is_first, self.is_kept_inside)):
             walk = self.walk.branch()

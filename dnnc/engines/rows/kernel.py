@@ -77,9 +77,9 @@ class RowsEmitter:
 
     def _emit_rows(self, kernel: Kernel) -> None:
         t = self.tiling
-        rank = nvvm.read_ptx_sreg_cluster_ctarank() if t.cluster > 1 else 0
+        rank = cluster.Cluster(t.cluster, 1).rank()
         place = Place.of(kernel, self.rows, rank)
-        number = ops.div(ops.block_id(), t.cluster)
+        number = ops.block_id() // t.cluster
         if t.has_own_rings:
             self._emit_rings(place, number)
             return
@@ -130,4 +130,4 @@ class RowsEmitter:
 
     @property
     def _clusters(self) -> Any:
-        return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.tiling.cluster)
+        return ops.block_count() // self.tiling.cluster

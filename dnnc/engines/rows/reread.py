@@ -32,7 +32,7 @@ class RereadGroup(Group):
         of all rows, and hold them.
         """
         first, place = ops.opaque(self.place.first), self.place
-        fragments = [ops.add(first, u * place.stride) for u in range(self.tiling.held)]
+        fragments = [first + u * place.stride for u in range(self.tiling.held)]
         return (
             [self.at(fragment) for fragment in fragments],
             [place.inside(fragment) for fragment in fragments],

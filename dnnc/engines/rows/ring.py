@@ -119,7 +119,7 @@ class RingKernel:
         self.part = self._part()
         warps = t.threads // WARP_THREADS
         self.units = 1 if self.is_shared else warps
-        unit = 0 if self.is_shared else ops.shr(ops.thread_id(), 5)
+        unit = 0 if self.is_shared else ops.thread_id() >> 5
         self.place = replace(self.place, warp=None if self.is_shared else unit)
         self.group_rows = self.place.group_rows
         self.count = kernel.size(ceildiv(rows.kept.fragments, self.group_rows))
@@ -132,8 +132,8 @@ class RingKernel:
         barriers = byte_pointer(self.memory, max(self.units * of_unit + of_vectors, self.later))
         barrier_bytes = Pipeline.barrier_bytes(t.stages)
         self.ring = self._ring(
-            whole, self.group_rows, t.stages, byte_pointer(self.memory, ops.mul(unit, of_unit)),
-            byte_pointer(barriers, ops.mul(unit, barrier_bytes)),
+            whole, self.group_rows, t.stages, byte_pointer(self.memory, unit * of_unit),
+            byte_pointer(barriers, unit * barrier_bytes),
         )  # fmt: skip
         self.ring_of_vectors = self._ring(
             vectors, 1, 1, byte_pointer(self.memory, self.units * of_unit),
@@ -154,8 +154,8 @@ class RingKernel:
         if t.cluster == 1:
             return RowPart(0, self.kernel.size(row), row.bounds()[1])
         most = t.held * t.row_threads * reduced.width
-        first = ops.mul(self.place.rank, most)
-        left = ops.sub(self.kernel.size(row), first)
+        first = self.place.rank * most
+        left = self.kernel.size(row) - first
         return RowPart(first, ops.minimum(left, most), most)
 
     def _ring(
@@ -170,12 +170,12 @@ class RingKernel:
     def _row_at(self, group: Any, row: Any) -> list[Coordinate]:
         """The first element of this block's part of a row of this unit."""
         rows, kernel = self.rows, self.kernel
-        last = ops.sub(kernel.size(rows.kept.fragments), 1)
-        fragment = ops.add(ops.mul(group, self.group_rows), row)
+        last = kernel.size(rows.kept.fragments) - 1
+        fragment = group * self.group_rows + row
         kept = rows.kept.coordinates(kernel, ops.minimum(fragment, last))
         if self.tiling.cluster == 1:
             return coordinates_of(len(rows.dims), kept)
-        first = ops.div(self.part.first, rows.reduced.width)
+        first = self.part.first // rows.reduced.width
         return self.place.at(kept, first)
 
     # ---- the whole
@@ -187,7 +187,7 @@ class RingKernel:
         if not self.is_shared:
             finish(self._own_rows(), ops.barrier)
             return
-        is_worker = ops.less(ops.thread_id(), self.tiling.threads)
+        is_worker = ops.thread_id() < self.tiling.threads
         ops.if_else(is_worker, lambda: finish(self._shared_rows(), self._barrier), self._produce)
 
     def _barrier(self) -> None:
@@ -197,11 +197,11 @@ class RingKernel:
     def _make(self) -> None:
         """Makes all barriers."""
         thread, warps = ops.thread_id(), self.tiling.threads // WARP_THREADS
-        lane = ops.and_(thread, WARP_THREADS - 1)
+        lane = thread & (WARP_THREADS - 1)
         if self.is_shared:
             self.ahead.reserve([part_types(self.rows, level) for level in self.rows.levels])
         is_first = ops.compare("eq", thread, 0)
-        with ops.if_(is_first if self.is_shared else ops.compare("eq", lane, 0)):
+        with ops.if_(is_first if self.is_shared else lane.eq(0)):
             self.ring.pipeline.make(1, warps)
             if self.is_shared:
                 self.ahead.make()
@@ -227,18 +227,18 @@ class RingKernel:
     # ---- warps with rows of their own
 
     def _own_rows(self) -> list[Any]:
-        t, units = self.tiling, ops.mul(self.clusters, self.units)
-        first = ops.add(ops.mul(self.number, self.units), self.place.warp)
+        t, units = self.tiling, self.clusters * self.units
+        first = self.number * self.units + self.place.warp
         if self.vectors:
             with ops.if_(ops.compare("eq", self.place.warp, 0)):
                 self.ring_of_vectors.fill(Cursor(), 0)
 
         def fill(cursor: Cursor, group: Any) -> None:
-            with ops.if_(ops.less(group, self.count)):
+            with ops.if_(group < self.count):
                 self.ring.fill(cursor, group)
 
         for stage in range(t.stages):
-            fill(Cursor(stage), ops.add(first, ops.mul(units, stage)))
+            fill(Cursor(stage), first + units * stage)
         self._wait_for_vectors()
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -254,7 +254,7 @@ class RingKernel:
                 nvvm.bar_warp_sync(ops.const(-1))
             sums = group.finish(sums)
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
-            fill(cursor, ops.add(i, ops.mul(units, t.stages)))
+            fill(cursor, i + units * t.stages)
             return [*cursor.next(t.stages).values, *sums]
 
         start = [*Cursor().values, *extremes.sums_of_nothing(self.rows)]
@@ -290,9 +290,9 @@ class RingKernel:
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             turn, cursor, sums = carried[0], Cursor(*carried[1:3]), carried[3:]
-            after, following = ops.add(i, clusters), cursor.next(t.stages)
-            with ops.if_(ops.less(after, self.count)):
-                self._give(after, following, ops.add(turn, 1))
+            after, following = i + clusters, cursor.next(t.stages)
+            with ops.if_(after < self.count):
+                self._give(after, following, turn + 1)
             group = self._shared_group(i, cursor.stage)
             group.load_of_rows()
             for number, level in enumerate(levels):
@@ -301,8 +301,8 @@ class RingKernel:
                 group.keep(level, group.totals(level, self.ahead.take(number, turn)))
             sums = group.finish(sums)
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
-            self.ring.pipeline.release(cursor, ops.and_(ops.thread_id(), WARP_THREADS - 1))
-            return [ops.add(turn, 1), *following.values, *sums]
+            self.ring.pipeline.release(cursor, ops.thread_id() & (WARP_THREADS - 1))
+            return [turn + 1, *following.values, *sums]
 
         start = [ops.const(0), *Cursor().values, *extremes.sums_of_nothing(self.rows)]
         return ops.for_(self.number, self.count, clusters, start, step)[3:]

@@ -108,16 +108,16 @@ class SharedGroup(RingGroup):
         if t.is_whole:
             return ops.const(t.held * WARP_THREADS * width)
         warps = t.row_threads // WARP_THREADS
-        block, inside = ops.div(warp, warps), ops.rem(warp, warps)
-        first = ops.add(ops.mul(block, t.row_threads * t.held), ops.mul(inside, WARP_THREADS))
-        left = ops.sub(self.kernel.size(self.rows.reduced.fragments), first)
+        block, inside = warp // warps, warp % warps
+        first = block * (t.row_threads * t.held) + inside * WARP_THREADS
+        left = self.kernel.size(self.rows.reduced.fragments) - first
         left = ops.maximum(left, 0)
         stride = self.place.stride
-        rounds = ops.minimum(ops.div(left, stride), t.held)
-        last = ops.minimum(ops.sub(left, ops.mul(rounds, stride)), WARP_THREADS)
-        last = ops.select(ops.less(rounds, t.held), last, 0)
-        fragments = ops.add(ops.mul(rounds, WARP_THREADS), last)
-        return ops.value_of(ops.mul(fragments, width))
+        rounds = ops.minimum(left // stride, t.held)
+        last = ops.minimum(left - rounds * stride, WARP_THREADS)
+        last = ops.select(rounds < t.held, last, 0)
+        fragments = rounds * WARP_THREADS + last
+        return ops.value_of(fragments * width)
 
     # ---- what all make of it
 

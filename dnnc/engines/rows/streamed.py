@@ -118,11 +118,11 @@ class StreamedGroup(Group):
     def _fragments(self) -> Fragments:
         """The fragments of this thread's row."""
         t, rows, first = self.tiling, self.rows, self.place.first
-        left = ops.sub(self.kernel.size(rows.reduced.fragments), first)
-        count = ops.div(ops.add(ops.maximum(left, 0), t.step - 1), t.step)
+        left = self.kernel.size(rows.reduced.fragments) - first
+        count = (ops.maximum(left, 0) + (t.step - 1)) // t.step
 
         def at(i: Any) -> list[Any]:
-            return self.at(ops.add(first, ops.mul(i, t.step)))
+            return self.at(first + i * t.step)
 
         # So that several blocks of an SM have the registers, or the one of many threads.
         together, stored = (2, 2) if t.threads > _MANY_THREADS else (TOGETHER, 1)

@@ -278,11 +278,11 @@ class Place:
         t = rows.tiling
         thread = ops.thread_id()
         fast = t.row_threads if rows.is_row else t.rows
-        high, low = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        high, low = thread >> (fast.bit_length() - 1), thread & (fast - 1)
         lane, row = (low, high) if rows.is_row else (high, low)
         totals = RowTotals(kernel, rows.is_row, t.row_threads, t.rows, t.cluster, lane, row, rank)
         part = t.row_threads * (t.held if t.has_parts else 1)
-        first = ops.add(ops.mul(rank, part), lane)
+        first = rank * part + lane
         return Place(kernel, rows, lane, row, rank, first, totals)
 
     @property
@@ -296,12 +296,12 @@ class Place:
         """The row of the group that this thread is at."""
         if self.warp is None:
             return self.row
-        return ops.sub(self.row, ops.mul(self.warp, self.group_rows))
+        return self.row - self.warp * self.group_rows
 
     @property
     def fragments(self) -> list[Any]:
         """The fragments of a row that this thread holds."""
-        return [ops.add(self.first, u * self.stride) for u in range(self.rows.tiling.held)]
+        return [self.first + u * self.stride for u in range(self.rows.tiling.held)]
 
     @property
     def stride(self) -> int:
@@ -313,7 +313,7 @@ class Place:
         """Whether a fragment is one of the row's; None: it always is."""
         if self.rows.tiling.is_whole:
             return None
-        return ops.less(fragment, self.kernel.size(self.rows.reduced.fragments))
+        return fragment < self.kernel.size(self.rows.reduced.fragments)
 
     def row_of(self, group: Any) -> tuple[dict[int, Coordinate], Any]:
         """(the coordinates of this thread's row of a group, whether there is one; None: always).
@@ -321,19 +321,19 @@ class Place:
         Past the last row they are that one's.
         """
         rows = self.rows
-        fragment = ops.add(ops.mul(group, self.group_rows), self.group_row)
+        fragment = group * self.group_rows + self.group_row
         # An argument also where nobody asks: without it, ptxas gives long rows more registers.
         count = self.kernel.size(rows.kept.fragments)
         if self.group_rows == 1:
             return rows.kept.coordinates(self.kernel, fragment), None
-        clamped = ops.minimum(fragment, ops.sub(count, 1))
-        return rows.kept.coordinates(self.kernel, clamped), ops.less(fragment, count)
+        clamped = ops.minimum(fragment, count - 1)
+        return rows.kept.coordinates(self.kernel, clamped), fragment < count
 
     def at(self, kept: Mapping[int, Coordinate], fragment: Any) -> list[Coordinate]:
         """The coordinates of a fragment of a row; past the end, those of the last one."""
         rows = self.rows
         if not rows.tiling.is_whole:
-            last = ops.sub(self.kernel.size(rows.reduced.fragments), 1)
+            last = self.kernel.size(rows.reduced.fragments) - 1
             fragment = ops.minimum(fragment, last)
         reduced = rows.reduced.coordinates(self.kernel, fragment)
         return coordinates_of(len(rows.dims), kept, reduced)

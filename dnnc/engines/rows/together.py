@@ -86,8 +86,8 @@ class Together:
 
     def _row_at(self, group: Any, row: Any) -> list[Coordinate]:
         rows, kernel = self.rows, self.kernel
-        last = ops.sub(kernel.size(rows.kept.fragments), 1)
-        fragment = ops.minimum(ops.add(ops.mul(group, self.tiling.rows), row), last)
+        last = kernel.size(rows.kept.fragments) - 1
+        fragment = ops.minimum(group * self.tiling.rows + row, last)
         return coordinates_of(len(rows.dims), rows.kept.coordinates(kernel, fragment))
 
     def go(self) -> list[Any]:
@@ -107,9 +107,9 @@ class Together:
             sums = one_group(self.place, i, turn, leaves, sums)
             if self.ring is not None:
                 ops.barrier()  # all have read the stage
-                self._fill(cursor, ops.add(i, ops.mul(self.clusters, t.stages)))
+                self._fill(cursor, i + self.clusters * t.stages)
                 cursor = cursor.next(t.stages)
-            return [ops.xor(turn, 1), *cursor.values, *sums]
+            return [turn ^ 1, *cursor.values, *sums]
 
         start = [ops.const(0), *Cursor().values, *extremes.sums_of_nothing(rows)]
         return ops.for_(self.number, self.count, self.clusters, start, group)[3:]
@@ -118,16 +118,16 @@ class Together:
         """Makes the barriers, and has the first groups' rows loaded."""
         if self.ring is None:
             return
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+        with ops.if_(ops.thread_id().eq(0)):
             self.ring.pipeline.make(1, 1)
             mbarrier.make_visible()
         ops.barrier()
         for stage in range(self.tiling.stages):
-            self._fill(Cursor(stage), ops.add(self.number, ops.mul(self.clusters, stage)))
+            self._fill(Cursor(stage), self.number + self.clusters * stage)
 
     def _fill(self, cursor: Cursor, group: Any) -> None:
         """Starts the copies of a group of rows, if there is one so far, by the first warp."""
         assert self.ring is not None
-        is_warp = ops.less(ops.thread_id(), WARP_THREADS)
-        with ops.if_(ops.both(is_warp, ops.less(group, self.count))):
+        is_warp = ops.thread_id() < WARP_THREADS
+        with ops.if_(ops.both(is_warp, group < self.count)):
             self.ring.fill(cursor, group)
