@@ -317,6 +317,11 @@ def iota(base: Number, step: Number, width: int) -> Any:
     return from_elements([value_of(add(base, mul(step, i))) for i in range(width)])
 
 
+def f32(value: float) -> Any:
+    """A constant of type f32."""
+    return wrapped(arith.ConstantOp(f32_type(), ir.FloatAttr.get(f32_type(), value)))
+
+
 def zeros(type_: Any) -> Any:
     """Zeros of a scalar or vector type."""
     element = element_of(type_)

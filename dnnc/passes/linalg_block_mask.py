@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen.attention.mask_conditions import BLOCKS
-from ..codegen.scalars.scalar import constant, element_type
+from ..codegen.scalars.scalar import constant, element_type, index_constant
 from ..dialect.ops.block_mask_load import BITS, BlockMaskLoad
 from ..mlir import arith, ir, linalg, tensor
 
@@ -24,17 +24,17 @@ def block_mask_load(low: Any, op: BlockMaskLoad) -> None:
     def body() -> Any:
         batch, head, row, column = (linalg.IndexOp(axis).result for axis in range(4))
         place = [
-            _number(0) if extent.constant == 1 else index
+            index_constant(0) if extent.constant == 1 else index
             for extent, index in zip(op.mask.shape, (batch, head), strict=False)
         ]
-        block = arith.DivUIOp(column, _number(op.block_columns)).result
+        block = arith.DivUIOp(column, index_constant(op.block_columns)).result
         place += [
-            arith.DivUIOp(row, _number(op.block_rows)).result,
-            arith.DivUIOp(column, _number(op.block_columns * BITS)).result,
+            arith.DivUIOp(row, index_constant(op.block_rows)).result,
+            arith.DivUIOp(column, index_constant(op.block_columns * BITS)).result,
         ]
         word = element_type(dtypes.i32)
         byte = arith.ExtUIOp(word, tensor.ExtractOp(mask, place).result).result
-        bit = arith.IndexCastOp(word, arith.RemUIOp(block, _number(BITS)).result).result
+        bit = arith.IndexCastOp(word, arith.RemUIOp(block, index_constant(BITS)).result).result
         found = arith.AndIOp(arith.ShRUIOp(byte, bit).result, constant(1, word)).result
         return arith.TruncIOp(element_type(dtypes.i1), found).result
 
@@ -42,7 +42,3 @@ def block_mask_load(low: Any, op: BlockMaskLoad) -> None:
     sizes = [op.block_rows, op.block_columns]
     made.owner.attributes[BLOCKS] = ir.DenseI64ArrayAttr.get(sizes)
     low.values[op.y] = made
-
-
-def _number(value: int) -> Any:
-    return constant(value, ir.IndexType.get())

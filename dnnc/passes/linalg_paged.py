@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen.attention.sources import LOAD
-from ..codegen.scalars.scalar import constant, convert, element_type
+from ..codegen.scalars.scalar import constant, convert, element_type, index_constant
 from ..dialect.ops.paged_cache_load import PagedCacheLoad
 from ..mlir import arith, ir, linalg, tensor
 
@@ -26,7 +26,7 @@ def paged_cache_load(low: Any, op: PagedCacheLoad) -> None:
 
     def body() -> Any:
         batch, head, key, depth = (linalg.IndexOp(axis).result for axis in range(4))
-        index, zero, size = ir.IndexType.get(), _number(0), _number(op.block_size)
+        index, zero, size = ir.IndexType.get(), index_constant(0), index_constant(op.block_size)
         length = tensor.ExtractOp(lengths, [batch, zero, zero, zero]).result
         at = arith.IndexCastOp(length.type, key).result
         is_inside = arith.CmpIOp(_I.slt, at, length).result
@@ -42,7 +42,3 @@ def paged_cache_load(low: Any, op: PagedCacheLoad) -> None:
     made = low.generic(op.y, op.y.type, [], body)
     made.owner.attributes[LOAD] = ir.StringAttr.get("paged")
     low.values[op.y] = made
-
-
-def _number(value: int) -> Any:
-    return constant(value, ir.IndexType.get())

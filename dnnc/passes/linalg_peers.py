@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalars.scalar import Scalars, convert
+from ..codegen.scalars.scalar import Scalars, convert, index_constant
 from ..dialect import structure
 from ..dialect.ops.peer_reduction import PeerReduction
 from ..mlir import arith, ir, linalg, tensor
@@ -48,7 +48,7 @@ class _Combination:
         self.op, self.own = op, low.value(op.peers[op.peer_rank])
         self.scalars = Scalars(dtypes.f32)
         self.starts = [structure.emit_size(op.a.shape[1] * i, low.symbols) for i in range(2)]
-        self.numbers = [_number(r) for r in range(len(op.peers))]
+        self.numbers = [index_constant(r) for r in range(len(op.peers))]
 
     def value(self, name: str, a: Any, b: Any) -> Any:
         if self.op.mode == "gradients":
@@ -91,8 +91,3 @@ class _Combination:
             total = wide.add(total, convert(value, dtypes.f32, dtypes.f64))
         found = wide.mul(total, wide.const(1.0 / len(values)))
         return convert(found, dtypes.f64, dtypes.f32)
-
-
-def _number(value: int) -> Any:
-    type_ = ir.IndexType.get()
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result

@@ -24,7 +24,7 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen.attention.sources import FACTOR, LOAD
-from ..codegen.scalars.scalar import constant, convert, element_type
+from ..codegen.scalars.scalar import constant, convert, element_type, index_constant
 from ..dialect import structure
 from ..dialect.ops.ragged import RaggedLoad, RaggedStore
 from ..dialect.tensor import Tensor, packed_strides
@@ -49,7 +49,7 @@ def ragged_load(low: Any, op: RaggedLoad) -> None:
         is_inside = arith.CmpIOp(_I.slt, at, length).result
         row = arith.AddIOp(rows.first(_of_sequence(offset, batch)), at).result
         row = arith.SelectOp(is_inside, row, _i32(0)).result
-        value = tensor.ExtractOp(packed, [_number(0), head, _as_index(row), depth]).result
+        value = tensor.ExtractOp(packed, [index_constant(0), head, _as_index(row), depth]).result
         return arith.SelectOp(is_inside, value, _nothing(op.y.type)).result
 
     made = low.generic(op.y, op.y.type, [], body)
@@ -143,17 +143,13 @@ class _Rows:
 
 
 def _of_sequence(values: Any, batch: Any) -> Any:
-    zero = _number(0)
+    zero = index_constant(0)
     return tensor.ExtractOp(values, [batch, zero, zero, zero]).result
 
 
 def _nothing(dtype: DType) -> Any:
     """A zero, by way of FLOAT: there are no constants of fp8."""
     return convert(constant(0, element_type(dtypes.f32)), dtypes.f32, dtype)
-
-
-def _number(value: int) -> Any:
-    return constant(value, ir.IndexType.get())
 
 
 def _i32(value: int) -> Any:

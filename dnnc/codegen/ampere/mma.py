@@ -94,6 +94,17 @@ def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[A
     return _unpack(made, 4, element)
 
 
+def add_columns(
+    row: Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any], place: int
+) -> list[Any]:
+    """The sums with a product added from a place on: four of 8 columns, for two registers of B."""
+    sums = list(sums)
+    for pair in range(len(b) // 2):
+        at = place + 4 * pair
+        sums[at : at + 4] = multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
+    return sums
+
+
 def _multiply_fp8(row: Instruction, result: Any, registers: Sequence[Any]) -> Any:
     """The instruction of fp8 operands; registers: of A, B and C."""
     places = iter(f"${i}" for i in range(4 + len(registers)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .. import ops
 from ..stretch import stretch
@@ -133,7 +133,7 @@ class OnlineSoftmax:
         totals = [_over_quad(total, _add) for total in rows.total]
         if not self.lift:
             return totals
-        return [_mul(total, _number(2.0**-self.lift)) for total in totals]
+        return [_mul(total, ops.f32(2.0**-self.lift)) for total in totals]
 
     def relative_to(self, rows: Rows, half: int) -> Any:
         """The reference of a row's sum, in units of the scores: 0 where it had no score."""
@@ -161,7 +161,7 @@ class OnlineSoftmax:
         """Value that is subtracted: no difference of infinities, where a row has no score yet."""
         if not is_masked:
             return list(most)
-        low, zero = _number(-math.inf), _number(0.0)
+        low, zero = ops.f32(-math.inf), ops.f32(0.0)
         is_empty = [arith.CmpFOp(arith.CmpFPredicate.OEQ, m, low).result for m in most]
         return [
             arith.SelectOp(empty, zero, m).result for empty, m in zip(is_empty, most, strict=True)
@@ -189,7 +189,7 @@ class OnlineSoftmax:
         factor = _of(self.factor)
         if not self._may_be_far:
             return [factor for _ in base]
-        limit, found = _number(_FAR), []
+        limit, found = ops.f32(_FAR), []
         for b in base:
             power = self._power(b)
             exponent = _mul(mlir_math.AbsFOp(b).result, power)
@@ -204,7 +204,7 @@ class OnlineSoftmax:
     def _power(self, base: Any) -> Any:
         """The power of two up to the factor, or where its product by a base would be none, less."""
         if isinstance(self.factor, float) and self.factor < 2:
-            return _number(2.0 ** math.floor(math.log2(self.factor)))
+            return ops.f32(2.0 ** math.floor(math.log2(self.factor)))
         own, other = (
             ops.and_(llvm.BitcastOp(ops.i32_type(), value).result, _EXPONENT)
             for value in (_of(self.factor), base)
@@ -220,12 +220,12 @@ class OnlineSoftmax:
         shifts = _shifts(base, factors)
         # Beside a far base the lift would be rounded away.
         if self.lift and not self._may_be_far:
-            shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
+            shifts = [_add(shift, ops.f32(float(self.lift))) for shift in shifts]
         found = list[Any]()
         for i, score in enumerate(scores):
             found.append(_ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])))
         if self.lift and self._may_be_far:
-            return [_mul(value, _number(2.0**self.lift)) for value in found]
+            return [_mul(value, ops.f32(2.0**self.lift)) for value in found]
         return found
 
 
@@ -257,7 +257,7 @@ class _Chains:
 
 def _kept(rows: Rows) -> list[Any]:
     """References and sums as they are, and scales of 1."""
-    return [*rows.reference, *rows.total, *(_number(1.0) for _ in HALVES)]
+    return [*rows.reference, *rows.total, *(ops.f32(1.0) for _ in HALVES)]
 
 
 def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
@@ -301,11 +301,7 @@ def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
 
 def _of(factor: Any) -> Any:
     """A number as a value."""
-    return _number(factor) if isinstance(factor, float) else factor
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
+    return ops.f32(factor) if isinstance(factor, float) else factor
 
 
 def _add(a: Any, b: Any) -> Any:

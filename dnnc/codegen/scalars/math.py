@@ -159,12 +159,8 @@ def _intrinsic(name: str) -> Callable[[Any], Any]:
     return call
 
 
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), value)).result
-
-
 def _filled(value: float, like: Any) -> Any:
-    return ops.splat(_number(value), ops.width_of(like))
+    return ops.splat(ops.f32(value), ops.width_of(like))
 
 
 def _mul(a: Any, b: Any) -> Any:
@@ -239,7 +235,7 @@ def _constant_product(x: Any) -> tuple[Any, float]:
 def _tanh_by_powers(x: Any, factor: float, is_capped: bool) -> list[Any]:
     """Elements of tanh(x factor): x times a polynomial of its square, with the factor in it."""
     coefficients = [
-        _number(coefficient * factor ** (2 * i + 1))
+        ops.f32(coefficient * factor ** (2 * i + 1))
         for i, coefficient in enumerate(_TANH[is_capped])
     ]
     found = []
@@ -257,7 +253,7 @@ def _is_any_far(factored: Sequence[tuple[Any, float]]) -> Any:
     largest: dict[float, list[Any]] = {}
     for x, factor in factored:
         largest.setdefault(abs(factor), []).extend(ops.elements(x))
-    sizes = [_mul(_largest_size(found), _number(factor)) for factor, found in largest.items()]
+    sizes = [_mul(_largest_size(found), ops.f32(factor)) for factor, found in largest.items()]
     return is_any_above(_most(sizes), _NEAR)
 
 
@@ -273,26 +269,26 @@ def _most(values: Sequence[Any]) -> Any:
 
 def _tanh_by_reciprocal(z: Any) -> Any:
     """1 - 1 / h, h = 2**z + 1/2."""
-    return arith.SubFOp(_number(1.0), rcp(_plus(_ex2(z), 0.5))).result
+    return arith.SubFOp(ops.f32(1.0), rcp(_plus(_ex2(z), 0.5))).result
 
 
 def _tanh_by_newton(z: Any) -> Any:
     """The same: -1 / h by a guess, a polynomial and a step of Newton's method."""
     h, guess, t = _guessed(z)
     found = _mul(guess, _polynomial(_NEAR_INVERSE, t))
-    rest = _fma(h, found, _number(1.0))
+    rest = _fma(h, found, ops.f32(1.0))
     return _fma(found, rest, _plus(found, 1.0))
 
 
 def _tanh_by_polynomial(z: Any) -> Any:
     """The same: -1 / h by a guess and a polynomial."""
     _, guess, t = _guessed(z)
-    return _fma(guess, _polynomial(_INVERSE, t), _number(1.0))
+    return _fma(guess, _polynomial(_INVERSE, t), ops.f32(1.0))
 
 
 def _guessed(z: Any) -> tuple[Any, Any, Any]:
     """(h = 2**z + 1/2, about -1 / h by the bits of h, their product)."""
-    h = _plus(_ex2(arith.MinimumFOp(z, _number(_LARGEST_EXPONENT)).result), 0.5)
+    h = _plus(_ex2(arith.MinimumFOp(z, ops.f32(_LARGEST_EXPONENT)).result), 0.5)
     bits = llvm.BitcastOp(ops.i32_type(), h).result
     guess = llvm.BitcastOp(h.type, ops.sub(ops.const(ops.signed(_GUESS)), bits)).result
     return h, guess, _mul(h, guess)
@@ -303,7 +299,7 @@ def _polynomial(coefficients: Sequence[float], t: Any) -> Any:
     *rest, last = coefficients
     found = _plus(t, last)
     for coefficient in reversed(rest):
-        found = _fma(found, t, _number(coefficient))
+        found = _fma(found, t, ops.f32(coefficient))
     return found
 
 
@@ -334,7 +330,7 @@ def _plus(x: Any, number: float) -> Any:
 
 def _uniform_product(number: float, x: Any) -> tuple[Any, Any]:
     """(y, scalar): y * scalar is x * number; what multiplies all of a fragment is in the scalar."""
-    factor = _number(number)
+    factor = ops.f32(number)
     while (found := _uniform_factor(x)) is not None:
         x, other = found
         factor = _mul(factor, other)

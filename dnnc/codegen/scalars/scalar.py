@@ -34,6 +34,11 @@ def constant(value: float | int | bool, type_: Any) -> Any:
     return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, int(value))).result
 
 
+def index_constant(value: int) -> Any:
+    """An `arith.constant` of type index."""
+    return constant(value, ir.IndexType.get())
+
+
 def accumulation_type(compute: DType) -> DType:
     """The type that sums are kept in: f32 for HALF, which rounds once, and FAST_FLOAT_FOR_FP8."""
     return dtypes.f32 if compute in (dtypes.f16, dtypes.fast_float_for_fp8) else compute

@@ -23,6 +23,7 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
 from ..memory.smem import byte_pointer
+from ..state import loop, repeat
 from ..value import wrapped
 from .schedule import in_groups
 
@@ -88,20 +89,20 @@ class GroupTable:
             inside = ops.maximum(0, ops.minimum(found, rows))
             return ops.select(group < groups, inside, rows)
 
-        def chunk(base: Any, carried: Any) -> Any:
+        def chunk(base: Any, before: Any) -> Any:
             group = base + lane
             first, after = start(group), start(group + 1)
             count = ops.ceildiv(ops.maximum(0, after - first), self.tile_rows)
-            until = running_sum(self._numbers(count), lane) + carried[0]
+            until = running_sum(self._numbers(count), lane) + before
             with ops.if_(group < groups):
                 ops.store(self._first(group + 1), after, _ENTRY)
                 ops.store(self._tiles(group + 1), until, _ENTRY)
-            return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
+            return from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)
 
         with ops.if_(lane.eq(0)):
             ops.store(self._first(0), ops.value_of(start(ops.const(0))), _ENTRY)
             ops.store(self._tiles(0), ops.const(0), _ENTRY)
-        ops.for_(0, groups, WARP_THREADS, [ops.const(0)], chunk)
+        loop(0, groups, WARP_THREADS, state=0)(chunk)
 
     def _numbers(self, count: Any) -> Any:
         """How many numbers a group has, of so many tiles along the rows."""
@@ -126,11 +127,8 @@ class GroupTable:
 
     def place(self, number: Any, group: Any) -> GroupTile:
         """A tile by its number; group: that of a tile before it, where the search begins."""
-        (group,) = ops.while_(
-            [ops.value_of(group)],
-            lambda at: self._load(self._tiles(at[0] + 1)) < number + 1,
-            lambda at: [at[0] + 1],
-        )
+        ends_before = repeat(lambda at: self._load(self._tiles(at + 1)) < number + 1, state=group)
+        group = ends_before(lambda at: at + 1)
         first, end = self._load(self._first(group)), self._load(self._first(group + 1))
         inside = number - self._load(self._tiles(group))
         count = ops.ceildiv(end - first, self.tile_rows)

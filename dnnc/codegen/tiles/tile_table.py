@@ -17,6 +17,7 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
 from ..memory.smem import byte_pointer
+from ..state import loop, repeat
 from .groups import from_lane, running_sum
 
 _ENTRY = 4  # bytes
@@ -40,29 +41,25 @@ class TileTable:
         lane = ops.thread_id() & (WARP_THREADS - 1)
         entries = self.kernel.size(self.entries)
 
-        def chunk(base: Any, carried: Any) -> Any:
+        def chunk(base: Any, before: Any) -> Any:
             entry = base + lane
             is_one = entry < entries
             count = count_of(ops.minimum(entry, entries - 1))
-            until = running_sum(ops.select(is_one, count, 0), lane) + carried[0]
+            until = running_sum(ops.select(is_one, count, 0), lane) + before
             with ops.if_(is_one):
                 ops.store(self._place(entry + 1), until, _ENTRY)
-            return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
+            return from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)
 
         with ops.if_(lane.eq(0)):
             ops.store(self._place(0), ops.const(0), _ENTRY)
-        ops.for_(0, entries, WARP_THREADS, [ops.const(0)], chunk)
+        loop(0, entries, WARP_THREADS, state=0)(chunk)
 
     def total(self) -> Any:
         return self._load(self.kernel.size(self.entries))
 
     def find(self, number: Any, entry: Any) -> tuple[Any, Any]:
         """(entry, number in it) of a tile; entry: where the search begins, of a tile before it."""
-        (entry,) = ops.while_(
-            [ops.value_of(entry)],
-            lambda at: self._load(at[0] + 1) < number + 1,
-            lambda at: [at[0] + 1],
-        )
+        entry = repeat(lambda at: self._load(at + 1) < number + 1, state=entry)(lambda at: at + 1)
         return entry, number - self._load(entry)
 
     def _place(self, entry: Any) -> Any:

@@ -82,7 +82,7 @@ class RunningSum:
 
     def start(self) -> list[Any]:
         zeros = ops.zeros(ops.vector_type(ops.f32_type(), self.width))
-        return [_number(float("-inf")), zeros]
+        return [ops.f32(float("-inf")), zeros]
 
     def add(self, state: Sequence[Any], value: Any) -> list[Any]:
         return self.add_all(state, [value])
@@ -94,8 +94,8 @@ class RunningSum:
         for value in values:
             grown = self.combine(grown, reduce.lanes(value, self.combine))
         # Distances from -inf are none: exp(-inf - 0) is nothing.
-        infinite = arith.CmpFOp(arith.CmpFPredicate.OEQ, grown, _number(float("-inf"))).result
-        base = arith.SelectOp(infinite, _number(0.0), grown).result
+        infinite = arith.CmpFOp(arith.CmpFPredicate.OEQ, grown, ops.f32(float("-inf"))).result
+        base = arith.SelectOp(infinite, ops.f32(0.0), grown).result
         total = arith.MulFOp(total, ops.splat(self._exp(most, base), self.width)).result
         own = self._exp(values[0], base)
         for value in values[1:]:
@@ -112,8 +112,3 @@ class RunningSum:
         distance = arith.SubFOp(value, ops.splat(base, width)).result
         exponential = inputs_of(self.operation)[0].owner
         return self.walk.body(exponential, [distance], (), width)
-
-
-def _number(value: float) -> Any:
-    type_ = ops.f32_type()
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, value)).result

@@ -253,7 +253,7 @@ class PassEmitter:
             a = own.fragment(a_lane, 0, chunk)
             for first_row in range(0, others.rows, 16):
                 b = others.fragment(b_lane, first_row, chunk)
-                sums = _multiplied(row, a, b, sums, first_row // 2)
+                sums = mma.add_columns(row, a, b, sums, first_row // 2)
         return sums
 
     def _added(
@@ -267,7 +267,7 @@ class PassEmitter:
             a = list(words[first_row // 4 : first_row // 4 + 4])
             for chunk in range(0, others.filled, mma.CHUNKS_PER_STEP):
                 b = others.fragment(lane, first_row, chunk, transposed=True)
-                found = _multiplied(row, a, b, found, 4 * chunk)
+                found = mma.add_columns(row, a, b, found, 4 * chunk)
         return found
 
     # ---- results
@@ -345,14 +345,3 @@ class PassEmitter:
         entry = packed_entry(self.kernel, self.parts.region, source, self.tile.entry, axis)
         length = ops.minimum(entry.length, size)
         return 0, lambda row: (ops.add(entry.first, row), ops.less(row, length))
-
-
-def _multiplied(
-    row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any], place: int
-) -> list[Any]:
-    """Sums from a place on, of 8 columns for two registers of B, and their product."""
-    sums = list(sums)
-    for pair in range(len(b) // 2):
-        at = place + 4 * pair
-        sums[at : at + 4] = mma.multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
-    return sums

@@ -24,7 +24,7 @@ from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import smem
 from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
-from ...mlir import arith, ir, llvm, nvvm
+from ...mlir import llvm, nvvm
 from ...mlir import math as mlir_math
 from ...target import WARP_THREADS
 from .block_sm90 import Progress, SdpaBlock, unless
@@ -164,7 +164,7 @@ class SdpaConsumer:
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, block, is_masked=is_masked)
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
-        scale = [_number(1.0)] * len(HALVES) if t.promotes else []
+        scale = [ops.f32(1.0)] * len(HALVES) if t.promotes else []
         return Attended(keys, now.values, first.rows, zeros, weights, scale)
 
     def _each_block(
@@ -390,7 +390,3 @@ class SdpaConsumer:
             barrier_id=ops.value_of(self.own + _FIRST_BARRIER),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -20,7 +20,6 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, plus
 from ...codegen.memory import smem
-from ...mlir import arith, ir
 from .kernel_sm80 import KeyBlock, Queries, SdpaEmitter, WarpWalk
 from .region import SdpaRegion
 from .schedule import KeyBlocks
@@ -38,7 +37,7 @@ class KeptEmitter(SdpaEmitter):
         self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> None:  # fmt: skip
-        low, zero = _number(-math.inf), _number(0.0)
+        low, zero = ops.f32(-math.inf), ops.f32(0.0)
 
         def measure(at: KeyBlock, rows: Rows) -> Rows:
             scores = walk.scores(self._scores(at.slot, queries), at.number, is_masked=at.is_masked)
@@ -61,7 +60,3 @@ class KeptEmitter(SdpaEmitter):
         walk.leave_loop()
         walk.store_others(plus(result, nothing_of(shares)))  # what was left out adds that
         walk.keep_unseen(blocks.first, blocks.end, shares)
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

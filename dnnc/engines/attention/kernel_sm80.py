@@ -35,7 +35,6 @@ from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...dtypes import DType
-from ...mlir import arith, ir
 from .parts_sm80 import PartStore
 from .region import SdpaRegion
 from .result import ResultWalk
@@ -240,7 +239,7 @@ class SdpaEmitter:
         blocks: KeyBlocks,
     ) -> tuple[Rows, list[Any]]:  # fmt: skip
         """(maxima and sums, the result before it is divided)."""
-        low, zero = _number(-math.inf), _number(0.0)
+        low, zero = ops.f32(-math.inf), ops.f32(0.0)
         result = [zero] * self.tiling.result_registers
 
         def block(at: KeyBlock, now: tuple[Rows, list[Any]]) -> tuple[Rows, list[Any]]:
@@ -319,7 +318,7 @@ class SdpaEmitter:
         t = self.tiling
         keys = t.k_rows
         lane = smem.byte_pointer(slot, keys.b_place())
-        sums = [_number(0.0)] * (t.keys // 2)
+        sums = [ops.f32(0.0)] * (t.keys // 2)
         kind = _bytes_kind(self.k)
         for chunk in range(0, keys.filled, mma.CHUNKS_PER_STEP):
             steps = queries.steps(chunk)
@@ -327,7 +326,7 @@ class SdpaEmitter:
                 words = keys.fragment(lane, row, chunk)
                 found = b_steps(words, kind) if kind else [words]
                 for a, b in zip(steps, found, strict=True):
-                    sums = self._multiplied(self.qk, a, b, sums, row // 2)
+                    sums = mma.add_columns(self.qk, a, b, sums, row // 2)
         return sums
 
     @stretch("value product")
@@ -344,7 +343,7 @@ class SdpaEmitter:
                 b = values.fragment(lane, row, chunk, transposed=True)
                 if kind:
                     b = b_transposed(b, kind)
-                sums = self._multiplied(self.pv, a, b, sums, len(b) * chunk)
+                sums = mma.add_columns(self.pv, a, b, sums, len(b) * chunk)
         return sums
 
     def _weights_of(self, weights: Sequence[Any], row: int) -> list[Any]:
@@ -352,17 +351,6 @@ class SdpaEmitter:
         if not _bytes_kind(self.v):
             return list(weights[row // 4 : row // 4 + 4])
         return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weights.type.name)
-
-    def _multiplied(
-        self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],
-        place: int,
-    ) -> list[Any]:  # fmt: skip
-        """Sums from a place on, of 8 columns for two registers of B, and their product."""
-        sums = list(sums)
-        for pair in range(len(b) // 2):
-            at = place + 4 * pair
-            sums[at : at + 4] = mma.multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
-        return sums
 
 
 @dataclass(frozen=True)
@@ -397,7 +385,3 @@ def _bytes_kind(source: Source) -> str:
 
 def _over(coordinate: Any, group: int) -> Any:
     return Index(coordinate.index().base // group)
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

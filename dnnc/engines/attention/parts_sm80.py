@@ -20,6 +20,7 @@ from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.kernel import Kernel
+from ...codegen.state import loop
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
@@ -190,8 +191,7 @@ class PartsEmitter:
         type_ = ops.vector_type(ops.f32_type(), width)
         together = min(count, _TOGETHER)
 
-        def some(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            (found,) = carried
+        def some(i: Any, found: Any) -> Any:
             first = i * together
             loaded = [
                 ops.load(self.store.result_of(first + p, row, column), type_, 4 * width)
@@ -200,13 +200,12 @@ class PartsEmitter:
             for p, value in enumerate(loaded):
                 share = ops.splat(self._share(shares, first + p), width)
                 found = arith.AddFOp(found, arith.MulFOp(value, share).result).result
-            return [found]
+            return found
 
         turns: Any = count // together
         if turns > 1 and self.is_packed:
             turns = ops.opaque(ops.const(turns))  # unrolled, two turns load all at once, and spill
-        (found,) = ops.for_(0, turns, 1, [ops.zeros(type_)], some)
-        return found
+        return loop(0, turns, state=ops.zeros(type_))(some)
 
     def _share(self, shares: Sequence[Any], part: Any) -> Any:
         """The share of a part, from the lane that has it."""

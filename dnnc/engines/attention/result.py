@@ -15,7 +15,7 @@ from ...codegen.hopper.turned_bytes import quads
 from ...codegen.totals.largest import larger, meet
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import inputs_of
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from .entry import Entry, packed_entry
 from .scale import number_value, times_log2e
 from .walk import TileWalk
@@ -82,7 +82,7 @@ class ResultWalk(TileWalk):
 
     def _weight_factor(self, lift: int) -> Any:
         """The factor that weights were not multiplied by, over 2 ** lift, which they were."""
-        found = _number(2.0**-lift)
+        found = ops.f32(2.0**-lift)
         for _, _, number in self.shared.parts.weights.factors:
             if number is not None:
                 found = arith.MulFOp(found, number_value(number, self.walk)).result
@@ -91,7 +91,7 @@ class ResultWalk(TileWalk):
     def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
         """The factor of the result of a row; maximum and sum are in hand after it."""
         s, parts = self.shared, self.shared.parts
-        factor = _number(s.factor) if isinstance(s.factor, float) else s.factor
+        factor = ops.f32(s.factor) if isinstance(s.factor, float) else s.factor
         maximum = arith.MulFOp(rows.reference[half], factor).result
         own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
         at = self._at(half, Index.of(0))
@@ -107,7 +107,7 @@ class ResultWalk(TileWalk):
         if weights.share is None:
             return self._if_keys(moved)
         operands = [
-            _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
+            ops.f32(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
             for value in inputs_of(weights.share)
         ]
         share = self.walk.body(weights.share, operands, at, 1, weights.shared)
@@ -118,7 +118,7 @@ class ResultWalk(TileWalk):
         s = self.shared
         if not s.schedule.may_lack_keys:
             return value
-        return arith.SelectOp(ops.less(0, s.kernel.size(s.keys)), value, _number(0.0)).result
+        return arith.SelectOp(ops.less(0, s.kernel.size(s.keys)), value, ops.f32(0.0)).result
 
     def _hold(self, name: str, reduction: Any, value: Any, at: Sequence[Coordinate]) -> None:
         """Takes what a row has in hand, and keeps it: the result is walked when the other row's is
@@ -209,10 +209,10 @@ class ResultWalk(TileWalk):
 
     def _meet_weights(self, rows: Rows, scale: Any, half: int) -> None:
         """The largest weight of a row is its largest score's, whose exponential is `scale`."""
-        low = _number(-math.inf)
+        low = ops.f32(-math.inf)
         is_empty = arith.CmpFOp(arith.CmpFPredicate.OEQ, rows.reference[half], low).result
         # No number where the graph does not mind that a row has no scores.
-        nothing = arith.MulFOp(_number(0.0), scale).result
+        nothing = arith.MulFOp(ops.f32(0.0), scale).result
         largest = arith.SelectOp(is_empty, nothing, scale).result
         for place in self.shared.weights_amax:
             self._meet(place, [largest], half)
@@ -225,7 +225,3 @@ class ResultWalk(TileWalk):
             found = ops.select(inside, found, 0)
         _, target = self.shared.targets[place]
         meet(target.address([Index.of(0)] * target.tensor.rank), found, self.thread)
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -47,12 +47,12 @@ class ScoreScale:
         factor = values[0]
         for other in values[1:]:
             factor = arith.MulFOp(factor, other).result
-        low, high = (_number(bound) for bound in (1 / _ORDINARY, _ORDINARY))
+        low, high = (ops.f32(bound) for bound in (1 / _ORDINARY, _ORDINARY))
         is_ordinary = ops.both(
             arith.CmpFOp(arith.CmpFPredicate.OGT, factor, low).result,
             arith.CmpFOp(arith.CmpFPredicate.OLT, factor, high).result,
         )
-        chosen = arith.SelectOp(is_ordinary, factor, _number(1.0)).result
+        chosen = arith.SelectOp(is_ordinary, factor, ops.f32(1.0)).result
         is_odd = arith.XOrIOp(is_ordinary, ops.const(1, ir.IntegerType.get_signless(1))).result
         return ScoreScale(value, inner, chosen, values, is_odd)
 
@@ -81,7 +81,7 @@ def number_value(number: Any, walk: Walk) -> Any:
     """A constant's operation, or a tensor of one element, as an f32 value."""
     known = constant_of(number)
     if known is not None:
-        return _number(known)
+        return ops.f32(known)
     rank = ir.RankedTensorType(number.type).rank
     return walk.value(number, [Index.of(0)] * rank, 1)
 
@@ -90,9 +90,4 @@ def times_log2e(factor: Any) -> Any:
     """The factor that makes scores exponents of 2."""
     if isinstance(factor, float):
         return factor * _LOG2E
-    return arith.MulFOp(factor, _number(_LOG2E)).result
-
-
-def _number(value: float) -> Any:
-    type_ = ops.f32_type()
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, value)).result
+    return arith.MulFOp(factor, ops.f32(_LOG2E)).result

@@ -18,7 +18,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from .walk import Forward, TileWalk
 
 _CAPPED = 32  # scores of a thread whose tanh is computed at once: 64 spill a register
@@ -137,7 +137,7 @@ class ScoreWalk(TileWalk):
         s = self.shared
         first = block * s.tiling.keys + self.right
         left = s.kernel.size(s.keys) - first
-        low = _number(-math.inf)
+        low = ops.f32(-math.inf)
         return [
             arith.SelectOp(8 * (i // 4) + i % 2 < left, score, low).result
             for i, score in enumerate(scores)
@@ -229,7 +229,7 @@ class ScoreWalk(TileWalk):
         s = self.shared
         if not s.kept:
             return
-        zero = _number(0.0)
+        zero = ops.f32(0.0)
         self.nothing = nothing_of(shares) or [zero, zero]
         count = ops.ceildiv(s.kernel.size(s.keys), s.tiling.keys)
         for low, high in ((0, first), (end, count)):
@@ -258,8 +258,4 @@ class ScoreWalk(TileWalk):
 def nothing_of(shares: Sequence[Any]) -> list[Any]:
     """Weights of 0 times what exponentials of each row are multiplied by: no numbers where that is
     none, of rows without scores, if the graph does not mind them."""
-    return [arith.MulFOp(_number(0.0), share).result for share in shares]
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
+    return [arith.MulFOp(ops.f32(0.0), share).result for share in shares]

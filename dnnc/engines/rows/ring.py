@@ -28,6 +28,7 @@ from ...codegen.memory.row_ring import RowPart, RowRing, is_run, ring_bytes, run
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.region import identity_access
+from ...codegen.state import loop
 from ...codegen.totals.totals_ahead import TotalsAhead
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
@@ -42,6 +43,25 @@ from .tiling import Place, Rows
 
 PRODUCER_THREADS = WARP_THREADS
 _WORKERS = 1  # named barrier of those that work on rows; 0 is the block's
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The state of a warp with rows of its own.  here: its stage.  sums: of columns, or
+    extremes."""
+
+    here: Cursor
+    sums: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """The state of threads that share rows.  turn: which exchange of totals is meant.  here: the
+    stage, if there is a ring.  sums: of columns, or extremes."""
+
+    turn: Any
+    here: Cursor
+    sums: Sequence[Any]
 
 
 def memory_bytes(
@@ -241,8 +261,11 @@ class RingKernel:
             fill(Cursor(stage), first + units * stage)
         self._wait_for_vectors()
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor, sums = Cursor(*carried[:2]), carried[2:]
+        @loop(
+            first, self.count, units, state=OwnRows(Cursor(), extremes.sums_of_nothing(self.rows))
+        )
+        def end(i: Any, now: OwnRows) -> OwnRows:
+            cursor = now.here
             self.ring.pipeline.wait_full(cursor)
             group = self._group(i, cursor.stage)
             group.load_of_rows()
@@ -252,13 +275,12 @@ class RingKernel:
                 group.keep(level, found)
                 # The assembler may not take the next pass's fragments from this one.
                 nvvm.bar_warp_sync(ops.const(-1))
-            sums = group.finish(sums)
+            sums = group.finish(now.sums)
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             fill(cursor, i + units * t.stages)
-            return [*cursor.next(t.stages).values, *sums]
+            return OwnRows(cursor.next(t.stages), sums)
 
-        start = [*Cursor().values, *extremes.sums_of_nothing(self.rows)]
-        return ops.for_(first, self.count, units, start, step)[2:]
+        return end.sums
 
     def _wait_for_vectors(self) -> None:
         if self.vectors:
@@ -275,21 +297,22 @@ class RingKernel:
         if self.vectors:
             self.ring_of_vectors.fill(Cursor(), 0)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor = Cursor(*carried)
-            self.ring.pipeline.wait_empty(cursor)
-            self.ring.fill(cursor, i)
-            return cursor.next(self.tiling.stages).values
-
-        ops.for_(self.number, self.count, self.clusters, Cursor().values, step)
+        @loop(self.number, self.count, self.clusters, state=Cursor())
+        def _(i: Any, here: Cursor) -> Cursor:
+            self.ring.pipeline.wait_empty(here)
+            self.ring.fill(here, i)
+            return here.next(self.tiling.stages)
 
     def _shared_rows(self) -> list[Any]:
         t, levels, clusters = self.tiling, self.rows.levels, self.clusters
         self._wait_for_vectors()
         self._give(self.number, Cursor(), 0)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            turn, cursor, sums = carried[0], Cursor(*carried[1:3]), carried[3:]
+        start = SharedRows(0, Cursor(), extremes.sums_of_nothing(self.rows))
+
+        @loop(self.number, self.count, clusters, state=start)
+        def end(i: Any, now: SharedRows) -> SharedRows:
+            turn, cursor = now.turn, now.here
             after, following = i + clusters, cursor.next(t.stages)
             with ops.if_(after < self.count):
                 self._give(after, following, turn + 1)
@@ -299,13 +322,12 @@ class RingKernel:
                 if number:
                     self.ahead.give(number, turn, group.part(level))
                 group.keep(level, group.totals(level, self.ahead.take(number, turn)))
-            sums = group.finish(sums)
+            sums = group.finish(now.sums)
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             self.ring.pipeline.release(cursor, ops.thread_id() & (WARP_THREADS - 1))
-            return [turn + 1, *following.values, *sums]
+            return SharedRows(turn + 1, following, sums)
 
-        start = [ops.const(0), *Cursor().values, *extremes.sums_of_nothing(self.rows)]
-        return ops.for_(self.number, self.count, clusters, start, step)[3:]
+        return end.sums
 
     def _give(self, number: Any, cursor: Cursor, turn: Any) -> None:
         """The first pass over a group's rows."""

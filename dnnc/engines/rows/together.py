@@ -19,13 +19,14 @@ from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory.row_ring import RowPart, RowRing, ring_bytes
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.state import loop
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
 from ...target import WARP_THREADS
 from . import extremes
 from .group import Group
 from .reread import RereadGroup
-from .ring import memory_bytes, staged
+from .ring import SharedRows, memory_bytes, staged
 from .streamed import StreamedGroup
 from .tiling import Place
 
@@ -95,8 +96,11 @@ class Together:
         t, rows = self.tiling, self.rows
         self._start()
 
-        def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            turn, cursor, sums = carried[0], Cursor(*carried[1:3]), carried[3:]
+        start = SharedRows(0, Cursor(), extremes.sums_of_nothing(rows))
+
+        @loop(self.number, self.count, self.clusters, state=start)
+        def end(i: Any, now: SharedRows) -> SharedRows:
+            cursor = now.here
             leaves: dict[Any, Any] = {}
             if self.ring is not None:
                 self.ring.pipeline.wait_full(cursor)
@@ -104,15 +108,14 @@ class Together:
                 leaves = {
                     v: self.ring.leaf(n, cursor.stage, row) for n, v in enumerate(self.values)
                 }
-            sums = one_group(self.place, i, turn, leaves, sums)
+            sums = one_group(self.place, i, now.turn, leaves, now.sums)
             if self.ring is not None:
                 ops.barrier()  # all have read the stage
                 self._fill(cursor, i + self.clusters * t.stages)
                 cursor = cursor.next(t.stages)
-            return [turn ^ 1, *cursor.values, *sums]
+            return SharedRows(now.turn ^ 1, cursor, sums)
 
-        start = [ops.const(0), *Cursor().values, *extremes.sums_of_nothing(rows)]
-        return ops.for_(self.number, self.count, self.clusters, start, group)[3:]
+        return end.sums
 
     def _start(self) -> None:
         """Makes the barriers, and has the first groups' rows loaded."""
