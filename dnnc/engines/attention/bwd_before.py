@@ -25,7 +25,7 @@ from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...expr import Expr
-from ...mlir import arith, ir
+from ...mlir import arith
 from . import bwd_widened
 from .bwd_schedule import GradientSchedule
 from .bwd_walk import LOG2E
@@ -152,11 +152,11 @@ class BeforeEmitter:
             column = ops.minimum(column, width - _VECTOR)
         at = [*self.batch, Index.of(row), Index(column, 1, _VECTOR)]
         values = walk.value(inputs_of(parts.delta)[0], at, _VECTOR)
-        total = _number(0.0)
+        total = ops.f32(0.0)
         for value in ops.elements(values):
             total = arith.AddFOp(total, value).result
         if is_inside is not None:
-            total = arith.SelectOp(is_inside, total, _number(0.0)).result
+            total = arith.SelectOp(is_inside, total, ops.f32(0.0)).result
         total = across_lanes(total, self.lanes, lambda a, b: arith.AddFOp(a, b).result)
         of_row = [*self.batch, Index.of(row), Index.of(0)]
         walk.know(parts.delta.results[0], of_row, 1, total)
@@ -164,13 +164,9 @@ class BeforeEmitter:
         base = walk.value(parts.base, of_row, 1)
         delta = walk.value(inputs_of(parts.distance)[1], of_row, 1)
         factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
-        base = arith.MulFOp(base, _number(-LOG2E)).result
-        delta = arith.MulFOp(delta, _number(-factor)).result
+        base = arith.MulFOp(base, ops.f32(-LOG2E)).result
+        delta = arith.MulFOp(delta, ops.f32(-factor)).result
         if is_there is not None:
-            base = arith.SelectOp(is_there, base, _number(-math.inf)).result
-            delta = arith.SelectOp(is_there, delta, _number(0.0)).result
+            base = arith.SelectOp(is_there, base, ops.f32(-math.inf)).result
+            delta = arith.SelectOp(is_there, delta, ops.f32(0.0)).result
         return base, delta, others
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

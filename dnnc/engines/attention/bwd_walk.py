@@ -29,7 +29,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .bwd_schedule import GradientSchedule, KeyTile
 from .schedule import QueryTile
@@ -157,7 +157,7 @@ class GradientWalk:
     ) -> list[Any]:  # fmt: skip
         """E, f32, of the first product's sums."""
         walk = self.score_walks.branch(is_masked=is_masked)
-        factor = ops.splat(_number(self.factor * LOG2E), 2)
+        factor = ops.splat(ops.f32(self.factor * LOG2E), 2)
         found: list[Any] = []
         for j in range(len(sums) // 4):
             base = self._rows(rows, 0, j)
@@ -213,7 +213,7 @@ class GradientWalk:
         product = walk.value(inputs_of(self.parts.distance)[0], at, 2)
         scale = self.parts.gradient_scales[0][2] if self.parts.gradient_scales else 1.0
         if scale != 1.0:
-            times = ops.splat(_number(scale), 2)
+            times = ops.splat(ops.f32(scale), 2)
             distance = mlir_math.FmaOp(product, times, delta).result
         else:
             distance = arith.AddFOp(product, delta).result
@@ -251,7 +251,3 @@ def _fp8_of(value: Any) -> str | None:
 
 def _exp2(value: Any) -> Any:
     return llvm.call_intrinsic(ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [value], [], [])
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
