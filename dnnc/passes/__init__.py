@@ -59,6 +59,11 @@ def register(kind: type[Pass]) -> None:
     stage, or "" for any.
     """
     global _outside
+    _verify_outside(kind)
+    _outside = (*_outside, kind)
+
+
+def _verify_outside(kind: Any) -> None:
     where = "dnnc.passes.register"
     if not (isinstance(kind, type) and issubclass(kind, Pass) and dataclasses.is_dataclass(kind)):
         accepted = "a frozen dataclass that derives from dnnc.passes.Pass"
@@ -69,7 +74,6 @@ def register(kind: type[Pass]) -> None:
     if unknown := {kind.takes, kind.makes} - {"", *stages.SPECS}:
         what = f"stage {min(unknown)!r} of pass {kind.name}"
         raise DnncError(Status.BAD_PARAM, what, f"'', {', '.join(stages.SPECS)}", where)
-    _outside = (*_outside, kind)
 
 
 @contextmanager

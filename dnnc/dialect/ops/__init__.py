@@ -81,4 +81,4 @@ OPS: tuple[type[Op], ...] = (
 )
 
 # With those of other packages, see `dnnc.operations`.
-BY_NAME = {op.op_name: op for op in OPS}
+BY_NAME: dict[str, type[Op]] = {op.op_name: op for op in OPS}

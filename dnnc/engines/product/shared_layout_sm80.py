@@ -8,7 +8,7 @@ Heuristics ask it for the size of a choice of knobs, the kernel for the offsets 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +35,14 @@ class SharedLayout:
 
     @staticmethod
     def of_knobs(knobs: Knobs, element_bytes: int, beside: int = 1) -> SharedLayout:
-        sizes = (knobs[name] for name in ("TILE_M", "TILE_N", "TILEK", "STAGES"))
-        return SharedLayout(*sizes, element_bytes, beside)
+        rows, columns, depth = (knobs[name] for name in ("TILE_M", "TILE_N", "TILEK"))
+        return SharedLayout(rows, columns, depth, knobs["STAGES"], element_bytes, beside)
 
     @staticmethod
     def of_tile(tile: Mapping[str, Any], element_bytes: int, beside: int) -> SharedLayout:
         """tile: `dnn.tile`."""
-        sizes: Sequence[int] = tile["tile"]
-        return SharedLayout(*sizes, tile["stages"], element_bytes, beside)
+        rows, columns, depth = tile["tile"]
+        return SharedLayout(rows, columns, depth, tile["stages"], element_bytes, beside)
 
     @property
     def a_bytes(self) -> int:
