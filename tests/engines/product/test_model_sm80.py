@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 import dnnc
-from dnnc import compiler, dtypes
+from dnnc import dtypes
 from dnnc.choosing import heuristics
-from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
 from dnnc.engines.product import matmul_sm80
-from dnnc.options import Options
 from dnnc.target import of
 
 SM90A = of("sm_90a")
@@ -85,29 +83,23 @@ def strided(rows, columns, layout, pad):
     return [rows * columns * 4, columns * 4, 2]
 
 
+KNOBS = {"TILE_M": 32, "TILE_N": 64, "TILEK": 64, "STAGES": 3}
+
+
 @pytest.mark.parametrize(
     ("layout", "pad", "accesses"),
     [("row", 0, (16, 16)), ("row", 4, (8, 8)), ("row", 2, (4, 4)), ("row", 1, (0, 0)),
      ("column", 4, (8, 8)), ("column", 1, (0, 0)), ("gaps", 0, (0, 0))],
 )  # fmt: skip
-def test_accesses_are_those_of_the_kernel(layout, pad, accesses, monkeypatch):
+def test_accesses_are_those_of_the_kernel(layout, pad, accesses):
     m, n, k = 32, 64, 48
     # B as A's transpose lies: along k, or along its rows.
     k_by_n = {"row": "column", "column": "row"}.get(layout, layout)
     strides = (strided(m, k, layout, pad), strided(k, n, k_by_n, pad))
     graph = product(m, n, k, strides=strides)
     assert matmul_sm80._accesses(whole(graph)) == accesses
-    plans = []
-    operand_plan = matmul_sm80.operand_plan
-
-    def spy(*arguments, **named):
-        plans.append(operand_plan(*arguments, **named))
-        return plans[-1]
-
-    monkeypatch.setattr(matmul_sm80, "operand_plan", spy)
-    options = Options(engine="matmul_sm80", knobs=(("TILE_M", 32), ("TILE_N", 64)))
-    with dnn.context():
-        compiler.advance(compiler.start(graph, of("sm_80")), "kernel", options)
+    tile = SM80.tile_of(whole(graph), KNOBS, of("sm_80"))
+    plans = [tile[name] for name in ("a", "b")]
     found = tuple(p["access_bytes"] if p["path"] == "async" else 0 for p in plans)
     assert found == accesses
 
