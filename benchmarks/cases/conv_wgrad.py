@@ -2,7 +2,8 @@
 
     df [k, c / groups, r, s] = the sum, over pixels, of dy [n, k, p, q] times x [n, c, h, w] there
 
-An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.
+An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.  Of "sum" the sums of
+dy's channels are a result, too; of "scaled" x is relu(x * scale + bias).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .conv import empty, normal
 from .conv_shape import ConvShape, conv_shape_of
 from .kinds import OPERANDS, TOLERANCES, bytes_of, torch_type
 
-OPERATIONS = ("plain",)
+OPERATIONS = ("plain", "sum", "scaled")
 TYPES = ("fp16", "bf16", "fp32", "e4m3")
 
 
@@ -34,7 +35,7 @@ def conv_wgrad(dtype: str, operation: str, shape: ConvShape) -> Case:
         kind="conv_wgrad",
         p=p,
         make=lambda: _make(p),
-        exact=lambda buffers: {"df": _exact(p, buffers)},
+        exact=lambda buffers: _exact_results(p, buffers),
         flops=shape.flops,
         bytes=bytes_,
         unit=unit(shape.flops, bytes_),
@@ -53,15 +54,28 @@ def conv_wgrad_of(id_: str) -> Case:
 def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
     """The gradient as autograd computes it: of f, dims and layout are read."""
     shape: ConvShape = p["shape"]
-    return torch.ops.aten.convolution_backward(
-        s["dy"], s["x"], s["df"], None, [shape.stride] * shape.rank, [shape.padding] * shape.rank,
-        [shape.dilation] * shape.rank, False, [0] * shape.rank, shape.groups, [False, True, False],
-    )[1]  # fmt: skip
+    is_summed = p["operation"] == "sum"
+    x = s["x"]
+    if p["operation"] == "scaled":
+        x = torch.relu(x * s["scale"] + s["bias"])
+    found = torch.ops.aten.convolution_backward(
+        s["dy"], x, s["df"], [shape.k] if is_summed else None, [shape.stride] * shape.rank, [shape.padding] * shape.rank,
+        [shape.dilation] * shape.rank, False, [0] * shape.rank, shape.groups,
+        [False, True, is_summed],
+    )  # fmt: skip
+    return found[1:] if is_summed else found[1]
 
 
 def _make(p: dict[str, Any]) -> Buffers:
     shape, dtype = p["shape"], torch_type(p["dtype"])
-    return {
+    more: Buffers = {}
+    if p["operation"] == "sum":
+        more["db"] = empty(shape.channels(shape.k), torch_type(p["output"]))
+    if p["operation"] == "scaled":
+        channels = shape.channels(shape.c)
+        more["scale"] = empty(channels, dtype).uniform_(0.5, 1.5)
+        more["bias"] = normal(channels, dtype, 0.5)
+    return more | {
         "x": normal(shape.x, dtype),
         # Sums of as many products as there are pixels stay of about unit size.
         "dy": normal(shape.y, dtype, (shape.written / shape.k) ** -0.5),
@@ -69,10 +83,21 @@ def _make(p: dict[str, Any]) -> Buffers:
     }
 
 
+def _exact_results(p: dict[str, Any], s: Buffers) -> Buffers:
+    found: Buffers = {"df": _exact(p, s)}
+    if p["operation"] == "sum":
+        axes = [0, *range(2, s["dy"].dim())]
+        found["db"] = s["dy"].double().sum(axes, keepdim=True)
+    return found
+
+
 def _exact(p: dict[str, Any], s: Buffers) -> Any:
     """The gradient in float64, a tap of the filter after the other."""
     shape: ConvShape = p["shape"]
-    x = functional.pad(s["x"].double(), [shape.padding] * 2 * shape.rank)
+    x = s["x"].double()
+    if p["operation"] == "scaled":
+        x = torch.relu(x * s["scale"].double() + s["bias"].double())
+    x = functional.pad(x, [shape.padding] * 2 * shape.rank)
     dy = _by_group(s["dy"].double(), shape.groups)
     found = torch.empty(
         (shape.k, shape.c // shape.groups, *shape.taps), dtype=torch.float64, device=x.device

@@ -82,16 +82,26 @@ def _conv_dgrad(made: Graph, p: Mapping[str, Any]) -> None:
 
 
 def _conv_wgrad(made: Graph, p: Mapping[str, Any]) -> None:
-    shape = p["shape"]
-    df = made.graph.conv_wgrad(
-        image=made.input("x", *shape.x, p["dtype"]),
-        loss=made.input("dy", *shape.y, p["dtype"]),
+    g, shape, dtype = made.graph, p["shape"], p["dtype"]
+    x, dy = made.input("x", *shape.x, dtype), made.input("dy", *shape.y, dtype)
+    if p["operation"] == "scaled":
+        channels = shape.channels(shape.c)
+        x = g.mul(a=x, b=made.input("scale", *channels, dtype))
+        x = g.relu(input=g.add(a=x, b=made.input("bias", *channels, dtype)))
+    df = g.conv_wgrad(
+        image=x,
+        loss=dy,
         padding=[shape.padding] * shape.rank,
         stride=[shape.stride] * shape.rank,
         dilation=[shape.dilation] * shape.rank,
         compute_data_type=made.sums(p["sums"]),
     )
     output(made, "df", df.set_dim(shape.f[0]), shape.f, p["output"])
+    if p["operation"] == "sum":
+        channels = shape.channels(shape.k)
+        total = made.library.reduction_mode.ADD
+        db = g.reduction(input=dy, mode=total, compute_data_type=made.type("FLOAT"))
+        output(made, "db", db.set_dim(channels[0]), channels, p["output"])
 
 
 # Kind -> what adds the operations of a case's parameters to a graph.

@@ -43,8 +43,8 @@ FITS = {
     "dbarcs": "conv_sm90",
     # Specialized Pre-Compiled Engines
     "conv_bias_act": "conv_sm90",
-    "conv_bn_wgrad": 2,
-    "dgrad_drelu_bn_bwd_weight": 2,
+    "conv_bn_wgrad": "conv_wgrad_sm90",
+    "dgrad_drelu_bn_bwd_weight": "conv_sm90",
     "dbn_apply": "pointwise",
 }
 
@@ -70,7 +70,7 @@ def test_fits(name):
     engines = first_engines(result.stdout)
     is_split = isinstance(FITS[name], int)
     assert (len(engines) if is_split else engines) == (FITS[name] if is_split else [FITS[name]])
-    is_later = name == "flash_fp8_fprop"  # A later config of it is split.
+    is_later = name in ("flash_fp8_fprop", "dgrad_drelu_bn_bwd_weight")  # A later config is split.
     assert ("\nsplit " in result.stdout) == (is_split or is_later)
 
 

@@ -58,7 +58,7 @@ SUPPORT_AFTER = (
 SUPPORT_COPIES = (
     "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; X and "
     "DY that are not channels last, or whose pixels do not begin at whole 16 bytes, are copied "
-    "first"
+    "first; one that pointwise operations give in f32 takes the other's 16 bits, by a kernel ahead"
 )
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),
@@ -279,7 +279,7 @@ def filter_fusion(fusion: Fusion) -> Fusion:
     """The fusion without the sum of dY and what follows it."""
     if (found := loss_sum_of(fusion)) is None:
         return fusion
-    gone = {found, *_after(fusion, found)}
+    gone = frozenset[Op]((found, *_after(fusion, found)))
     outputs = tuple(t for t in fusion.outputs if fusion.producers[t] not in gone)
     rest = tuple(op for op in fusion.ops if op not in gone)
     return Fusion(fusion.index, rest, outputs, fusion.must_repeat)
@@ -366,11 +366,12 @@ def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
     else:
         is_taken = not cast.x.is_by_value and cast.x.type.kind != "b"
     own = fusion.upstream(tensor)
+    known = own | frozenset[Op]((op,))
     made = {t for each in own for t in each.results}
     others = [
         other
         for other in fusion.ops
-        if other not in {op, *own} and made.intersection(other.operands)
+        if other not in known and made.intersection(other.operands)
     ]
     is_alone = not others and not made.intersection(fusion.outputs)
     is_pointwise = all(each.role == "pointwise" for each in own)

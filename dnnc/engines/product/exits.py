@@ -82,6 +82,10 @@ class Exit:
             part, elements, number = (ops.to_i64(n) for n in (part, elements, number))
         return ops.add(ops.mul(part, elements), number)
 
+    def dims_of(self, region: Region) -> tuple[Expr, ...]:
+        """The dims of its result."""
+        return region.dims_of(self.operation.results[0])
+
     @property
     def loops(self) -> Any:
         """Equal for exits that one kernel can finish."""
@@ -253,7 +257,7 @@ class _Combining:
                 ops.store(ops.gep(self._buffer(name), place, found.element), total, found.size)
 
     def store(self) -> None:
-        """Stores what follows from the totals."""
+        """Stores what follows from the totals, and what is computed beside them."""
         region, kept = self.exits.region, self.group[0].kept
         made = {
             found.operation.results[0]: reduce.Total(total)
@@ -265,8 +269,20 @@ class _Combining:
                 len(kept.dims), kept.coordinates(self.kernel, self.kept)
             )
             for value, target in region.targets(self.kernel):
-                if any(follows(region, value, total) for total in made):
+                if any(follows(region, value, total) for total in made) or self._is_beside(value):
                     target.store(at, after.value(value, at, 1))
+
+
+    def _is_beside(self, value: Any) -> bool:
+        """Whether an output of a reduction's dims follows none; the first kernel of these dims has
+        it."""
+        region = self.exits.region
+        totals = [found.operation.results[0] for found in self.exits.exits]
+        if any(follows(region, value, total) for total in totals):
+            return False
+        dims = region.dims_of(value)
+        alike = [found for found in self.exits.exits if found.dims_of(region) == dims]
+        return bool(alike) and alike[0] in self.group
 
 
 # ---- what leads where

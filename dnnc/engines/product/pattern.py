@@ -144,7 +144,8 @@ def reducing_epilogue_reasons(
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
             rows = f"reductions of rows of up to {most_columns} elements"
             return [pattern_reason(what, rows if most_columns else "reductions at the exit", op)]
-    return _order_reasons(fusion) or _result_reasons(fusion) or _output_reasons(fusion, made, kept)
+    reasons = _order_reasons(fusion) or _result_reasons(fusion)
+    return reasons or _output_reasons(fusion, made, kept, holds_rows=most_columns > 0)
 
 
 def _result_reasons(fusion: Fusion) -> list[Reason]:
@@ -173,13 +174,20 @@ def _order_reasons(fusion: Fusion) -> list[Reason]:
     return []
 
 
-def _output_reasons(fusion: Fusion, made: set[Op], kept: Collection[Tensor]) -> list[Reason]:
+def _output_reasons(
+    fusion: Fusion, made: set[Op], kept: Collection[Tensor], *, holds_rows: bool
+) -> list[Reason]:
+    """holds_rows: whether tiles may hold whole rows of reductions."""
     flowing = set(flowing_reductions(fusion))
     dims = fusion.with_role("anchor")[0].results[0].shape
+    reduced = {op.y.shape for op in fusion.ops if isinstance(op, Reduction) and op not in flowing}
     for output in fusion.outputs:
         if output in kept:
             continue
         upstream = fusion.upstream(output)
+        is_beside = output.shape in reduced and all(op.role == "pointwise" for op in upstream)
+        if is_beside and not holds_rows and output.type.kind != "b":
+            continue  # stored with the reductions' results
         if not made & upstream:
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
         if output.shape != dims and not follows_reduction(fusion, output):

@@ -304,7 +304,7 @@ def _ahead(
 
 
 def _ahead_in(region: Region, tensor: Tensor, twin: Tensor, cast: Any) -> Copy | Computing:
-    """The same of a region; cast: the operation that gives the tensor; None: none does."""
+    """Kernel ahead of a region that stores a twin; cast: what gives the tensor; None: nothing."""
     if cast is None:
         return Copy(tensor, twin)
     generics, (value,) = _generics_before(cast), cast.results

@@ -10,7 +10,7 @@ from tests.support import machine
 from tests.support.checked import check
 
 from .convs import H, N, W, around, convolved, image, packed
-from .test_exits_sm90 import genstats, launches, reduced
+from .test_exits_sm90 import factors, genstats, launches, reduced
 from .test_pattern import new_graph
 
 slow = pytest.mark.slow
@@ -58,6 +58,7 @@ def test_statistics_alone_of_groups():
     g = new_graph()
     y = convolved(g, [2, 6, 5, 7], [20, 3, 3, 3], **around(1)).set_data_type(dtypes.f16)
     genstats(g, y)
+    factors(g, 20)
     run(g)
 
 

@@ -39,6 +39,12 @@ def genstats(g, y):
         total.set_output()
 
 
+def factors(g, channels):
+    """An output of a number for each channel, of tensors beside the convolution."""
+    scale, deviation = (g.tensor([1, channels, 1, 1]) for _ in range(2))
+    g.mul(scale, deviation).set_output().set_data_type(dtypes.f32)
+
+
 def reduced(g, y, mode, dims, type_=dtypes.f32):
     return g.reduction(y, mode).set_dim(dims).set_output().set_data_type(type_)
 
@@ -138,11 +144,12 @@ def test_one_plan_serves_every_size(form):
 
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_statistics_alone(knobs):
-    """Of rounded values that are stored nowhere."""
+    """Of rounded values that are stored nowhere; what needs none is stored with them."""
     g = new_graph()
     y = convolved(g, [2, 16, 5, 7], [40, 16, 3, 3], **around(1)).set_data_type(dtypes.f16)
     genstats(g, y)
-    run(g, knobs=knobs)
+    factors(g, 40)
+    assert len(launches(run(g, knobs=knobs))) == 2
 
 
 @pytest.mark.parametrize("form", [pytest.param("rows", marks=slow), "swapped", "halo"])
