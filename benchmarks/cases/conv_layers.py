@@ -192,6 +192,16 @@ def wgrad_layers() -> list[Case]:
     ]
 
 
+def wgrad_patterns() -> list[Case]:
+    """Some layers' gradients with sums of dy, and of what a batch norm begins."""
+    return [
+        conv_wgrad("fp16", operation, _layer(n, number))
+        for operation in ("sum", "scaled")
+        for n in BATCHES
+        for number in range(4)
+    ]
+
+
 def small_wgrad_layers() -> list[Case]:
     """The gradient of every depthwise layer's filter, and of every one of groups."""
     shapes = [

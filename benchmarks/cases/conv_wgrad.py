@@ -2,8 +2,8 @@
 
     df [k, c / groups, r, s] = the sum, over pixels, of dy [n, k, p, q] times x [n, c, h, w] there
 
-An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.  Of "sum" the sums of
-dy's channels are a result, too; of "scaled" x is relu(x * scale + bias).
+An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.  Of "sum" the sums
+of dy's channels are a result, too; of "scaled" x is relu(x * scale + bias).
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
     if p["operation"] == "scaled":
         x = torch.relu(x * s["scale"] + s["bias"])
     found = torch.ops.aten.convolution_backward(
-        s["dy"], x, s["df"], [shape.k] if is_summed else None, [shape.stride] * shape.rank, [shape.padding] * shape.rank,
+        s["dy"], x, s["df"], [shape.k] if is_summed else None,
+        [shape.stride] * shape.rank, [shape.padding] * shape.rank,
         [shape.dilation] * shape.rank, False, [0] * shape.rank, shape.groups,
         [False, True, is_summed],
     )  # fmt: skip
-    return found[1:] if is_summed else found[1]
+    return (found[1], found[2].reshape(s["db"].shape)) if is_summed else found[1]
 
 
 def _make(p: dict[str, Any]) -> Buffers:

@@ -11,7 +11,14 @@ from .conv import conv_of
 from .conv_before import conv_before_of
 from .conv_dgrad import conv_dgrad_of
 from .conv_dgrad_layers import dgrad_layers, more_dgrad_layers
-from .conv_layers import depthwise_layers, layers, more_layers, small_wgrad_layers, wgrad_layers
+from .conv_layers import (
+    depthwise_layers,
+    layers,
+    more_layers,
+    small_wgrad_layers,
+    wgrad_layers,
+    wgrad_patterns,
+)
 from .conv_wgrad import conv_wgrad_of
 from .fused import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm import (
@@ -224,7 +231,7 @@ def conv() -> list[Case]:
 
 def conv_wgrad() -> list[Case]:
     """Gradients of filters, after the streaming kernel that copy bandwidth is read from."""
-    return [add(8192, 16384), *wgrad_layers(), *small_wgrad_layers()]
+    return [add(8192, 16384), *wgrad_layers(), *wgrad_patterns(), *small_wgrad_layers()]
 
 
 def attention() -> list[Case]:

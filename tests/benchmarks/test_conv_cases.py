@@ -116,15 +116,21 @@ def test_what_begins_with_a_batch_norm_is_the_case(outputs, run):
             assert is_close(case, rows, wanted), name
 
 
-@pytest.mark.parametrize("shape", SHAPES.values())
-def test_filters_gradients_are_the_case(shape):
-    case = case_of(f"conv_wgrad/fp16/plain/{shape}")
-    assert case.id == f"conv_wgrad/fp16/plain/{shape}"
+@pytest.mark.parametrize(
+    ("operation", "shape"),
+    [*(("plain", shape) for shape in SHAPES.values()), ("sum", SHAPES["images"]),
+     ("scaled", SHAPES["images"])],
+)  # fmt: skip
+def test_filters_gradients_are_the_case(operation, shape):
+    case = case_of(f"conv_wgrad/fp16/{operation}/{shape}")
+    assert case.id == f"conv_wgrad/fp16/{operation}/{shape}"
     buffers = case.make()
-    (wanted,) = case.exact(buffers).values()
     run_reference(case, buffers)
-    for made in (buffers["df"], torch_peers.eager(case)(buffers)):
-        assert is_close(case, made, wanted)
+    given = torch_peers.eager(case)(buffers)
+    for place, (name, wanted) in enumerate(case.exact(buffers).items()):
+        eager = given[place] if isinstance(given, tuple) else given
+        for made in (buffers[name], eager):
+            assert is_close(case, made, wanted), name
 
 
 def test_i8_is_neither_cut_nor_coarse():

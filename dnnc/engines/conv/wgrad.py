@@ -369,9 +369,7 @@ def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
     known = own | frozenset[Op]((op,))
     made = {t for each in own for t in each.results}
     others = [
-        other
-        for other in fusion.ops
-        if other not in known and made.intersection(other.operands)
+        other for other in fusion.ops if other not in known and made.intersection(other.operands)
     ]
     is_alone = not others and not made.intersection(fusion.outputs)
     is_pointwise = all(each.role == "pointwise" for each in own)

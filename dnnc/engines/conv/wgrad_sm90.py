@@ -112,7 +112,7 @@ class ConvWgradSm90Engine(Engine):
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
         f"{SUPPORT_AFTER} (without REDUCTION_MODE=1)",
-        "beside it the sum of DY in f32 over all axes but its channels, of a DY that is not cast, and "
+        "beside it the sum of DY, which is not cast, in f32 over all axes but its channels, and "
         "pointwise operations after that",
     )
 

@@ -272,7 +272,6 @@ class _Combining:
                 if any(follows(region, value, total) for total in made) or self._is_beside(value):
                     target.store(at, after.value(value, at, 1))
 
-
     def _is_beside(self, value: Any) -> bool:
         """Whether an output of a reduction's dims follows none; the first kernel of these dims has
         it."""
