@@ -2,7 +2,8 @@
 
 A filter that is cast to the type it is multiplied in is always copied, converted on the way.  The
 filter of a gradient is read transposed: its K are what channels are forward, and lie together in a
-copy of it.  Of 16 bits `wgmma` reads it as it is, with its channels last.
+copy of it.  Of 16 bits `wgmma` reads it as it is, with its channels last.  What is computed in f32
+before a gradient with strides is stored in the type that is multiplied, by a kernel ahead.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv
 from ..product.region_sm90 import product_calls
-from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at, twin_of
-from .pattern import conv_of, is_gradient
+from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, lone_cast, twin_at, twin_of
+from .pattern import conv_of, conv_of_call, is_gradient, shape_of
 
 _ACCESS_BITS = 128  # that strides are multiples of, for TMA
 _Dims = tuple[Expr, ...]
@@ -45,6 +46,8 @@ def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
     dims = (op.moved.shape, op.w.shape, op.made.shape)
     rule = _rule(op.moved, op.w, dims, copied, is_transposed=is_transposed)
     casts = [Cast(cast, _filter_twin(is_transposed))] if cast else []
+    if copied.has_gaps and shape_of(op).spread and (cast := lone_cast(fusion, op, op.moved)):
+        casts.append(Cast(cast, _channels_last))
     return RelaidFusion.of(fusion, rule, *casts)
 
 
@@ -58,6 +61,8 @@ def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
     rule = _rule(image, filter_, dims, copied, is_transposed=is_transposed)
     is_cast = copied.filters and w not in region.arguments
     casts = [Cast(w.owner, _filter_twin(is_transposed))] if is_cast else []
+    if x not in region.arguments and conv_of_call(region, call).spread:
+        casts.append(Cast(x.owner, _channels_last))
     return RelaidRegion.of(region, rule, *casts)
 
 

@@ -125,8 +125,8 @@ class ConvSm90Engine(Engine):
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
         "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed: of 16 "
         "bits as it lies in memory, else copied first; with strides, up to "
-        f"{_MOST_PHASES} phases of pixels in one launch, with neither operations on dY nor "
-        "reductions and BOOLEAN outputs after it, TILE_ROWS=0",
+        f"{_MOST_PHASES} phases of pixels in one launch, without reductions and BOOLEAN outputs "
+        "after it, TILE_ROWS=0; operations on dY in f32 there by a kernel ahead, no others",
     )
 
     # ---- the support surface

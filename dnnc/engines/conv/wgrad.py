@@ -26,7 +26,7 @@ from ...codegen.walk.region_walk import is_reduction
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
-from ...dialect.ops import ConvWgrad, Pointwise, Reduction
+from ...dialect.ops import ConvWgrad, Reduction
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
@@ -37,7 +37,7 @@ from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
 from ..views.operand_types import with_casts
-from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at
+from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, lone_cast, twin_at
 from .layouts import channels_last_twin
 from .pattern import pixel_matrix
 
@@ -237,7 +237,7 @@ def anchor_reasons(fusion: Fusion, pattern: str = PATTERN, *, sums: int = 0) -> 
 def operand_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
     """Reasons against operands that are computed or numbers, and what follows the gradient."""
     for tensor in (op.x, op.dy):
-        is_input = tensor in fusion.inputs or _cast_of(fusion, op, tensor) is not None
+        is_input = tensor in fusion.inputs or lone_cast(fusion, op, tensor) is not None
         if not is_input or tensor.is_by_value:
             what = f"{tensor.label} of {op.label} is computed before it"
             return [pattern_reason(what, PATTERN, op)]
@@ -323,7 +323,7 @@ def relaid_fusion(fusion: Fusion, *, has_rows: bool) -> RelaidFusion:
     casts = [
         Cast(cast, _cast_twin(shape, is_rows=has_rows and tensor is op.x))
         for tensor in dict.fromkeys((op.x, op.dy))
-        if (cast := _cast_of(fusion, op, tensor)) is not None
+        if (cast := lone_cast(fusion, op, tensor)) is not None
     ]
     return RelaidFusion.of(fusion, rule, *casts)
 
@@ -353,27 +353,6 @@ def _is_narrow(tensor: Tensor) -> bool:
 def cast_operands(fusion: Fusion, types: Sequence[DType]) -> Fusion:
     """The fusion with operands of one of the types that tensor cores multiply."""
     return with_casts(fusion, frozenset((type_, type_) for type_ in types))
-
-
-def _cast_of(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Pointwise | None:
-    """The identity that gives an operand its type, of an input or of what pointwise work makes of
-    some, if nothing else needs that."""
-    cast = fusion.producers.get(tensor)
-    if not isinstance(cast, Pointwise) or cast.mode != "identity" or cast.x.shape != tensor.shape:
-        return None
-    if cast.x in fusion.producers:
-        is_taken = cast.x.type == dtypes.f32  # what is stored in 16 bits may serve others, too
-    else:
-        is_taken = not cast.x.is_by_value and cast.x.type.kind != "b"
-    own = fusion.upstream(tensor)
-    known = own | frozenset[Op]((op,))
-    made = {t for each in own for t in each.results}
-    others = [
-        other for other in fusion.ops if other not in known and made.intersection(other.operands)
-    ]
-    is_alone = not others and not made.intersection(fusion.outputs)
-    is_pointwise = all(each.role == "pointwise" for each in own)
-    return cast if is_taken and is_alone and is_pointwise else None
 
 
 def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor]:

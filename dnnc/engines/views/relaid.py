@@ -279,6 +279,27 @@ class RelaidRegion:
             behind.emit(output, number)
 
 
+def lone_cast(fusion: Fusion, op: Op, tensor: Tensor) -> Pointwise | None:
+    """The identity that gives an operand of `op` its type, of an input or of what pointwise work
+    makes of some in f32, if nothing else needs that."""
+    cast = fusion.producers.get(tensor)
+    if not isinstance(cast, Pointwise) or cast.mode != "identity" or cast.x.shape != tensor.shape:
+        return None
+    if cast.x in fusion.producers:
+        is_taken = cast.x.type == dtypes.f32  # what is stored in 16 bits may serve others, too
+    else:
+        is_taken = not cast.x.is_by_value and cast.x.type.kind != "b"
+    own = fusion.upstream(tensor)
+    known = own | frozenset[Op]((op,))
+    made = {t for each in own for t in each.results}
+    others = [
+        other for other in fusion.ops if other not in known and made.intersection(other.operands)
+    ]
+    is_alone = not others and not made.intersection(fusion.outputs)
+    is_pointwise = all(each.role == "pointwise" for each in own)
+    return cast if is_taken and is_alone and is_pointwise else None
+
+
 def _upstream(fusion: Fusion, cast: Cast) -> tuple[Op, ...]:
     """The operations that give what a cast gives, in order."""
     found = fusion.upstream(cast.op.y)

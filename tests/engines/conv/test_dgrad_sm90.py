@@ -213,3 +213,17 @@ def test_results_that_are_stored_one_by_one(made):
     if made == "f16":
         dx.set_stride(packed(x))
     run(g, knobs=SWAPPED, slack=3.0, allowance=1e-5)
+
+
+@pytest.mark.parametrize("type_", [dtypes.f16, dtypes.i8], ids=str)
+def test_work_on_dy_before_a_gradient_with_strides_is_a_kernel_ahead(type_):
+    """It is computed in f32, and stored in W's type."""
+    g, x, w = new_graph(), [2, 16, 7, 9], [24, 16, 3, 3]
+    y = response_dims(x, w, around(1, 2))
+    scaled = g.mul(image(g, y, data_type=type_), g.tensor([1, 24, 1, 1], data_type=dtypes.f32))
+    before = g.relu_backward(scaled, image(g, y))
+    dx = g.conv_dgrad(before, image(g, w), **around(1, 2)).set_dim(x)
+    g.add(dx, image(g, x)).set_output()
+    plan = run(g, knobs=SMALL)
+    assert len(plan.programs[0].kernels) == 2
+    assert "DOWN_CONVERT_INPUTS" in plan.programs[0].fusions[0].notes
