@@ -59,12 +59,16 @@ def draw(random: Random, engine: str) -> Drawn:
     def tensor(dims: list[Any], type_: Any = dtypes.f16) -> Any:
         return g.tensor(dims, strides_of(dims, random.choice(_LAYOUTS), 1), data_type=type_)
 
-    made = g.conv_wgrad(tensor(image, first), tensor(y, second), **parameters).set_dim(filter_)
+    dy = tensor(y, second)
+    made = g.conv_wgrad(tensor(image, first), dy, **parameters).set_dim(filter_)
     for _ in range(random.choice((0, 0, 1, 2))):
         other = random.choice(([1, filter_[1], *[1] * spatial], filter_, [1] * len(filter_)))
         made = g.relu(made) if random.random() < 0.3 else g.add(made, tensor(other))
     made.set_data_type(random.choice((dtypes.f16, dtypes.f32)))
     made.set_output().set_stride(strides_of(filter_, random.choice(_LAYOUTS), 1))
+    if engine == "conv_wgrad_sm90" and random.random() < 0.3:
+        db = g.reduction(dy, "add").set_dim([1, filter_[0], *[1] * spatial])
+        db.set_output().set_data_type(random.choice((dtypes.f16, dtypes.f32)))
     return Drawn(g, sizes, 2e-5, True)
 
 
