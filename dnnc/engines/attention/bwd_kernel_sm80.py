@@ -29,10 +29,10 @@ from ...codegen.memory import smem
 from ...codegen.memory.padded_rows import PaddedRows
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.scalar import element_type
-from ...codegen.totals.largest import larger, meet
+from ...codegen.totals.largest import meet
 from ...codegen.walk.index import Index
-from ...codegen.walk.region_walk import Walk
 from ...mlir import arith
+from .bwd_finish import Finish, is_plain, place_of
 from .bwd_query_side import QueryWalk
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
@@ -41,7 +41,6 @@ from .bwd_walk import GradientWalk
 from .entry import packed_entry
 from .schedule import QueryTile
 from .sources_sm80 import HeadKeys, Keys
-from .walk import Hand
 
 
 @dataclass
@@ -77,7 +76,7 @@ class PassEmitter:
         own = self.kernel, self.parts, s, self.thread, 0, types, makes
         largest = {} if t.of_keys else self.parts.largest_of("")
         values = list(largest.values())
-        self.walk = GradientWalk(*own) if t.of_keys else QueryWalk(*own, self.kept, values)
+        self.walk = GradientWalk(*own) if t.of_keys else QueryWalk(*own, values, kept=self.kept)
         self._load_own()
         zero = ops.zeros(ops.f32_type())
         sums = [zero] * sum(map(t.registers_of, t.makes))
@@ -89,7 +88,7 @@ class PassEmitter:
         smem.wait(0)
         met = self._store(state)
         for place, found in zip(largest, met, strict=True):
-            meet(self._largest_at(place), found, self.thread)
+            meet(place_of(self.kernel, self.parts, place), found, self.thread)
 
     def _attend(self, own: Any, sums: Sequence[Any]) -> Sequence[Any]:
         """Goes through the blocks of a query head; own: its number among those that share the
@@ -196,8 +195,7 @@ class PassEmitter:
         if t.has_products:
             products = self._product(self.vo, t.own[1], t.own[0].bytes, second, at_second)
         met = sums[sum(map(t.registers_of, t.makes)) :]
-        if isinstance(self.walk, QueryWalk):
-            self.walk.met = met
+        self.walk.met = met
         weights, gradients = self.walk.words(
             scores, e, products, self.tile, head, place, rows, is_masked=is_masked
         )
@@ -209,8 +207,7 @@ class PassEmitter:
                 made += self._added(self.vo, weights, second, at_second, own)
             else:
                 made += self._added(self.qk, gradients, first, slot, own)
-        if isinstance(self.walk, QueryWalk):
-            made += self.walk.met
+        made += self.walk.met
         return [*self._following(state), *made]
 
     def _turn(self, head: QueryTile, block: Any, end: Any, state: Sequence[Any]) -> Any:
@@ -282,9 +279,7 @@ class PassEmitter:
             _, target = targets[self.parts.results[name]]
             count = self.tiling.registers_of(name)
             own, rest = rest[:count], rest[count:]
-            value_of = self._finish(name)
-            largest = self.parts.largest_of(name)
-            met: dict[int, Any] = dict.fromkeys(largest, 0)
+            finish = None if is_plain(self.parts, name) else Finish(self.kernel, self.parts, name)
             pair = ops.vector_type(element_type(target.tensor.type), 2)
             width = target.tensor.shape[3].constant or 0
             batch, place_of = self._places(name)
@@ -297,42 +292,15 @@ class PassEmitter:
                         Index.of(batch), Index.of(self.tile.head), Index.of(row),
                         Index(ops.add(right, 8 * j), 1, 2),
                     ]  # fmt: skip
-                    if value_of is not None:
-                        value, found = value_of(value, at, list(largest.values()))
-                        met = {
-                            n: larger(met[n], ops.elements(v))
-                            for n, v in zip(largest, found, strict=True)
-                        }
-                    elif value.type != pair:
+                    if finish is not None:
+                        finish.store(value, at, inside)
+                        continue
+                    if value.type != pair:
                         value = arith.TruncFOp(pair, value).result
                     target.store(at, value, inside)
-            for number, found in met.items():
-                meet(self._largest_at(number), found, self.thread)
+            if finish is not None:
+                finish.meet(self.thread)
         return rest
-
-    def _finish(self, name: str) -> Callable[..., tuple[Any, list[Any]]] | None:
-        """What makes (elements of a result, of other tensors of it) of the sums of its product, at
-        some coordinates; None: the sums are the result, but for its type."""
-        parts = self.parts
-        if parts.is_finished(name) and not parts.largest_of(name):
-            return None
-        hand = Hand()
-        leaves = {**parts.region.leaves(self.kernel), parts.product_of(name): hand}
-        result, _ = parts.region.targets(self.kernel)[parts.results[name]]
-        numbers = Walk(self.kernel, leaves, parts.region.symbols)
-
-        def made(sums: Any, at: Sequence[Any], others: Sequence[Any]) -> tuple[Any, list[Any]]:
-            walk = numbers.branch()
-            hand.current = sums
-            found = [walk.value(value, at, 2) for value in others]
-            return walk.value(result, at, 2), found
-
-        return made
-
-    def _largest_at(self, place: int) -> Any:
-        """The address of an output of one number."""
-        _, target = self.parts.region.targets(self.kernel)[place]
-        return target.address([Index.of(0)] * target.tensor.rank)
 
     def _places(self, name: str) -> tuple[Any, Callable[[Any], tuple[Any, Any]]]:
         """(entry of the batch, row of the tile -> (row in memory, whether it is stored)) of a

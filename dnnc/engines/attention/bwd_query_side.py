@@ -14,7 +14,6 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
 from ...codegen.memory.tensors import GlobalTensor
-from ...codegen.totals.largest import larger
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import ceildiv, product
@@ -71,12 +70,9 @@ class QuerySchedule(GradientSchedule):
 class QueryWalk(GradientWalk):
     """See the file's docstring.  Rows are here numbers in registers: [base, delta], each of both of
     the thread's queries.  kept: SSA values that have an element for each score, and where they are
-    stored.  largest: SSA values of which the largest magnitudes are wanted; met: theirs so far, the
-    bits."""
+    stored."""
 
     kept: Sequence[tuple[Any, GlobalTensor]] = ()
-    largest: Sequence[Any] = ()
-    met: Sequence[Any] = ()
 
     def _at(
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
@@ -115,12 +111,8 @@ class QueryWalk(GradientWalk):
     def _keep(
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
+        super()._keep(walk, at, tile, row, j, half)
         s = self.schedule
-        # Of queries and keys past the last one all are 0.
-        self.met = [
-            larger(found, ops.elements(walk.value(value, at, 2)))
-            for value, found in zip(self.largest, self.met, strict=True)
-        ]
         if not self.kept:
             return
         inside = None

@@ -26,6 +26,7 @@ from ...codegen.memory import smem
 from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
+from ...codegen.totals.largest import larger
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
@@ -67,7 +68,9 @@ class _Walks:
 @dataclass
 class GradientWalk:
     """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operands: the type of
-    P, and that of dS, as the products take them.  makes: words of which of both are made."""
+    P, and that of dS, as the products take them.  makes: words of which of both are made.
+    largest: SSA values of which the largest magnitudes are wanted; met: theirs so far, the bits.
+    """
 
     kernel: Kernel
     parts: GradientRegion
@@ -76,6 +79,8 @@ class GradientWalk:
     own: Any
     operands: tuple[DType, DType]
     makes: tuple[bool, bool] = (True, True)
+    largest: Sequence[Any] = ()
+    met: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         parts = self.parts
@@ -206,7 +211,12 @@ class GradientWalk:
     def _keep(
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
-        """Stores what else a pair of scores has: nothing."""
+        """Keeps what else a pair of scores has: the largest magnitudes, of which those past the
+        last query or key are 0."""
+        self.met = [
+            larger(found, ops.elements(walk.value(value, at, 2)))
+            for value, found in zip(self.largest, self.met, strict=True)
+        ]
 
     def _core(self, walk: Walk, share: Any, at: Sequence[Coordinate], delta: Any) -> Any:
         """P * (dP - delta), times the factor of dS."""

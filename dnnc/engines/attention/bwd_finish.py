@@ -1,0 +1,65 @@
+# pyright: basic
+"""What comes after the products that make dQ, dK and dV: scales, and the largest magnitudes.
+
+A result of 16 or 32 bits is its product's sums, rounded; one of fp8 is multiplied by numbers in
+memory on its way, and its largest magnitude is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.kernel import Kernel
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.totals.largest import larger, meet
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import Walk
+from .walk import Hand
+
+
+def is_plain(parts: GradientRegion, name: str) -> bool:
+    """Whether the result dq, dk or dv is the sums of its product, but for its type."""
+    return parts.is_finished(name) and not parts.largest_of(name)
+
+
+@dataclass
+class Finish:
+    """name: dq, dk or dv."""
+
+    kernel: Kernel
+    parts: GradientRegion
+    name: str
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        self.hand = Hand()
+        leaves = {**parts.region.leaves(self.kernel), parts.product_of(self.name): self.hand}
+        self.walk = Walk(self.kernel, leaves, parts.region.symbols)
+        self.largest = parts.largest_of(self.name)
+        self.met: dict[int, Any] = dict.fromkeys(self.largest, 0)
+        self.value, self.target = parts.region.targets(self.kernel)[parts.results[self.name]]
+
+    def store(self, sums: Any, at: Sequence[Coordinate], inside: Any) -> None:
+        """Elements of the result, where they are inside; sums: of the product."""
+        width = ops.width_of(sums)
+        walk = self.walk.branch()
+        self.hand.current = sums
+        for place, value in self.largest.items():
+            found = walk.value(value, at, width)
+            self.met[place] = larger(self.met[place], ops.elements(found))
+        self.target.store(at, walk.value(self.value, at, width), inside)
+
+    def meet(self, thread: Any) -> None:
+        """The largest magnitudes of all that was stored, to memory."""
+        for place, found in self.met.items():
+            meet(place_of(self.kernel, self.parts, place), found, thread)
+
+
+def place_of(kernel: Kernel, parts: GradientRegion, place: int) -> Any:
+    """The address of an output of one number."""
+    target: GlobalTensor = parts.region.targets(kernel)[place][1]
+    return target.address([Index.of(0)] * target.tensor.rank)
