@@ -377,6 +377,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation sdpa_fp8_backward": (
         LinkedTest("tests/gpu/attention/test_bwd_fp8.py", target=HOPPER),
+        LinkedTest("tests/engines/attention/test_bwd_fp8_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/attention/test_bwd_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_fp8_backward.py"),
     ),

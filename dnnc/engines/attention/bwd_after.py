@@ -25,6 +25,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...expr import Expr
 from ...mlir import arith
+from .bwd_finish import Finish, is_plain
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import Elements, SumsEmitter
@@ -32,6 +33,7 @@ from .bwd_tile_sm90 import CONSUMERS
 
 THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
 _TOGETHER = 4  # registers of a load
+_RUN = 8  # elements of a query that a thread stores together, where they are scaled
 
 
 @dataclass
@@ -48,6 +50,9 @@ class AfterEmitter:
 
     def __post_init__(self) -> None:
         t = self.schedule.tiling
+        self.is_plain = is_plain(self.parts, "dq")
+        if not self.is_plain:
+            return
         _, tensor = self.parts.region.outputs[self.parts.results["dq"]]
         rank = tensor.rank
         box = tma.Box(tensor, (rank - 1, rank - 2), (wgmma.M, t.queries))
@@ -60,15 +65,18 @@ class AfterEmitter:
         results = [
             KeyGradients(self.kernel, self.parts, s, name, kept) for name, kept in self.kept.items()
         ]
-        bytes_ = [s.tiling.depth_panels * self.store.bytes]
+        bytes_ = [s.tiling.depth_panels * self.store.bytes] if self.is_plain else []
         for result in results:
-            result.describe()
-            bytes_.append(result.panels * s.tiling.keys * wgmma.ROW_BYTES)
-        self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
+            if result.is_plain:
+                result.describe()
+                bytes_.append(result.panels * s.tiling.keys * wgmma.ROW_BYTES)
+        if bytes_:
+            self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
         self.group = ops.shr(ops.thread_id(), 7)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         targets = self.parts.region.targets(self.kernel)
-        work: list[tuple[Expr, Callable[[Any], None]]] = [(s.blocks, self._queries)]
+        of_queries = self._queries if self.is_plain else self._finish_queries
+        work: list[tuple[Expr, Callable[[Any], None]]] = [(s.blocks, of_queries)]
         work += [(s.key_tiles, partial(self._keys, result)) for result in results]
         for place, elements in self.added.items():
             made = SumsEmitter(self.kernel, elements, targets[place][1], f"totals{place}")
@@ -100,6 +108,9 @@ class AfterEmitter:
 
     def _keys(self, result: KeyGradients, number: Any) -> None:
         """A tile's dK or dV; each warpgroup has its own keys."""
+        if not result.is_plain:
+            result.finish(number, self.group, self.thread)
+            return
         own_rows = ops.mul(self.group, wgmma.M * wgmma.ROW_BYTES)
         buffer = ops.add(smem.address(self.base), own_rows)
         sums: list[Any] = []
@@ -144,6 +155,44 @@ class AfterEmitter:
                 self.store.start(self.map_, place, tma.place(self.store.box, at))
             tma.commit()
             tma.wait_read(0)
+
+    def _finish_queries(self, number: Any) -> None:
+        """A block of queries' dQ, scaled: each thread has runs of elements of a query."""
+        s, t = self.schedule, self.schedule.tiling
+        finish = Finish(self.kernel, self.parts, "dq")
+        found = s.block_place(number)
+        part = ops.mul(self.group, t.dq_part_bytes)
+        start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(part))
+        source = smem.byte_pointer(self.kernel.workspace(self.sums), start)
+        columns, panel = ops.mul(self.group, t.dq_columns), 0
+        if not t.shares_queries:
+            columns, panel = 0, ops.mul(self.group, wgmma.M)
+        size = self.kernel.size(s.queries)
+        for first in range(0, t.dq_columns * wgmma.M // _RUN, wgmma.WARPGROUP_THREADS):
+            # [8 queries of a block][warp][upper or lower 8 rows][query]
+            run = ops.add(self.thread, first)
+            inner, half = ops.and_(run, 7), ops.and_(ops.shr(run, 3), 1)
+            warp, j = ops.and_(ops.shr(run, 4), 3), ops.shr(run, 6)
+            lane = ops.add(ops.mul(warp, 32), ops.shr(inner, 1))
+            register = ops.add(ops.mul(half, 2), ops.and_(inner, 1))
+            place = ops.add(ops.mul(j, wgmma.WARPGROUP_THREADS), lane)
+            place = ops.mul(ops.add(ops.mul(place, _TOGETHER), register), 4)
+            values = [
+                ops.load(
+                    smem.byte_pointer(source, ops.add(place, row * 4 * _TOGETHER * 4)),
+                    ops.f32_type(), 4,
+                )
+                for row in range(_RUN)
+            ]  # fmt: skip
+            element = ops.add(panel, ops.add(ops.mul(warp, 16), ops.mul(half, 8)))
+            query = ops.add(columns, ops.add(ops.mul(j, 8), inner))
+            query = ops.add(ops.mul(found.block, t.queries), query)
+            inside = ops.less(query, size) if s.has_row_tail else None
+            if t.depth % wgmma.M:
+                inside = ops.both(inside, ops.less(element, t.depth))
+            at = [*found.head.batch.values(), Index.of(query), Index(element, 1, _RUN)]
+            finish.store(ops.from_elements(values), at, inside)
+        finish.meet(self.thread)
 
     def _pair(self, loaded: Any, half: int) -> Any:
         pair = ops.part(loaded, 2 * half, 2)

@@ -27,9 +27,11 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
+from ...codegen.totals.largest import meet
 from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
+from .bwd_finish import place_of
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
@@ -271,28 +273,33 @@ class GradientEmitter:
         t = self.tiling
         wgmma.set_registers(t.registers[1], grows=True)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        largest = self.parts.largest_of("")
         self.walk = GradientWalk(
-            self.kernel, self.parts, self.schedule, self.thread, self.own, self.types
-        )
+            self.kernel, self.parts, self.schedule, self.thread, self.own, self.types,
+            largest=list(largest.values()),
+        )  # fmt: skip
         self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
         address = self.address
         again = self._describe_again if self.schedule.lists is not None else lambda: None
-        state = self.schedule.each_run(self.tile, [*Cursor().values, *zeros], self._step, again)
+        start = [*Cursor().values, *zeros, *[ops.const(0)] * len(largest)]
+        state = self.schedule.each_run(self.tile, start, self._step, again)
         self.address = address  # the one that is known outside loops over heads
-        first = 2 + t.depth // 2
+        first, last = 2 + t.depth // 2, 2 + (t.depth + t.width) // 2
+        for place, found in zip(largest, state[last:], strict=True):
+            meet(place_of(self.kernel, self.parts, place), found, self.thread)
         if self.kept or self.turns:
             # Found again, it takes no registers in the loop.
             self.tile = self.schedule.place(ops.opaque(self._number()))
         if self.kept:
-            self.results["dv"].keep(state[first:], self.tile, self.own, self.thread)
+            self.results["dv"].keep(state[first:last], self.tile, self.own, self.thread)
             self.results["dk"].keep(state[2:first], self.tile, self.own, self.thread)
             return
         # Both warpgroups' products have read all of K: each then has its own rows of it.
         self._meet(_BOTH, 0, _BOTH_THREADS)
-        self._store(self.results["dv"], state[first:], t.v_offset)
+        self._store(self.results["dv"], state[first:last], t.v_offset)
         self._store(self.results["dk"], state[2:first], 0)
         with ops.if_(ops.compare("eq", self.thread, 0)):
             tma.wait_read(0)
@@ -337,7 +344,8 @@ class GradientEmitter:
             tile, head = self.schedule.found_here(tile, head)
         cursor = Cursor(*state[:2])
         buffer = cursor.stage  # of dS
-        dk, dv = state[2 : 2 + t.depth // 2], state[2 + t.depth // 2 :]
+        first, last = 2 + t.depth // 2, 2 + (t.depth + t.width) // 2
+        dk, dv, self.walk.met = state[2:first], state[first:last], state[last:]
         row = ops.mul(block, t.queries)
         rows = ops.add(self.row_place, ops.mul(cursor.stage, t.row_bytes))
         q, do = (_moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
@@ -368,7 +376,7 @@ class GradientEmitter:
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
         following = cursor.next(STAGES).values
-        return [*following, *wgmma.unpacked(dk), *wgmma.unpacked(dv)]
+        return [*following, *wgmma.unpacked(dk), *wgmma.unpacked(dv), *self.walk.met]
 
     # ---- products
 

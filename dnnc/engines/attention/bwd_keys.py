@@ -4,7 +4,8 @@
 They become the result by way of shared memory and TMA; or, where several tiles share the query
 heads of the same keys, parts in the workspace, which lie as warpgroups had them in registers,
 [tile][warpgroup][4 registers of each thread], and which the kernel after the main one adds up in
-order, so that they have the same bits each time.
+order, so that they have the same bits each time.  Results that are scaled go this way too, of one
+part as well.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...codegen.memory import smem
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...mlir import arith
+from .bwd_finish import Finish, is_plain
 from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS
 
@@ -40,6 +42,9 @@ class KeyGradients:
     parts_name: str
 
     def __post_init__(self) -> None:
+        self.is_plain = is_plain(self.parts, self.name)
+        if not self.is_plain:
+            return
         _, tensor = self.parts.region.outputs[self.parts.results[self.name]]
         box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (64, wgmma.M))
         self.store = StagedStore(box)
@@ -84,6 +89,26 @@ class KeyGradients:
             place = ops.add(buffer, self._panel(panel))
             self.store.start(self.map_, place, tma.place(self.store.box, at))
         tma.commit()
+
+    def finish(self, number: Any, own: Any, thread: Any) -> None:
+        """Stores a tile's sums of all parts, scaled; number: of the tile of keys."""
+        s, tile = self.schedule, self.schedule.key_place(number)
+        finish = Finish(self.kernel, self.parts, self.name)
+        down, right = wgmma.AccumulatorLayout.origin(thread)
+        first = ops.add(ops.add(tile.key, ops.mul(own, wgmma.M)), down)
+        size = self.kernel.size(s.keys)
+        for panel in range(self.panels):
+            sums = self.total(number, own, thread, panel)
+            for place in range(0, len(sums), 2):
+                j, half = divmod(place // 2, 2)
+                key = ops.add(first, 8 * half)
+                column = ops.add(right, 64 * panel + 8 * j)
+                at = [
+                    Index.of(tile.entry), Index.of(tile.head), Index.of(key), Index(column, 1, 2)
+                ]  # fmt: skip
+                inside = ops.less(key, size) if s.has_tail else None
+                finish.store(ops.from_elements(sums[place : place + 2]), at, inside)
+        finish.meet(thread)
 
     def _panel(self, panel: int) -> int:
         return panel * self.schedule.tiling.keys * wgmma.ROW_BYTES

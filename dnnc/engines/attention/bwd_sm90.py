@@ -59,6 +59,7 @@ from .bwd_surface import (
     type_reasons,
 )
 from .bwd_tile_sm90 import GradientTiling
+from .bwd_widened import widened
 
 _QUERIES = (128, 64, 96, 48, 32)
 _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
@@ -85,6 +86,9 @@ class SdpaBwdSm90Engine(Engine):
         "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 128, "
         "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
         "contiguous elements of a head",
+        "Q, K, V and dO of fp8, as `sdpa_fp8_backward` or in its steps: each of either type, and "
+        "so P and dS; results of 8 or 16 bits, of any strides, the amax of each and of dS; operands "
+        "are widened in the workspace",
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks of queries that a causal "
         "mask, a window, a mask of blocks or numbers of rows and columns (documents) hide are left "
@@ -98,8 +102,11 @@ class SdpaBwdSm90Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = target_reasons(self.only_target, target) + _output_reasons(found)
-        reasons += type_reasons(found)
-        reasons += shape_reasons(found, _MOST_ELEMENTS) or _layout_reasons(found)
+        reasons += type_reasons(found, takes_fp8=True)
+        reasons += shape_reasons(found, _MOST_ELEMENTS)
+        # The kernels before and after the main one take operands and results of fp8 as they lie.
+        if not reasons and not found.is_fp8:
+            reasons += _layout_reasons(found)
         return tuple(reasons)
 
     # ---- knobs
@@ -160,7 +167,7 @@ class SdpaBwdSm90Engine(Engine):
         seconds = waves * (steps * flops / rate + _TILE_SECONDS)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
         sums = heads * queries * depth
-        if parts > 1:
+        if parts > 1 or found.is_fp8:
             sums += heads // group * parts * keys * (depth + width)
         moved = bytes_of((*fusion.inputs, *fusion.outputs)) + 2 * 4 * sums
         bound = "tensor cores" if seconds > moved / bandwidth else "memory"
@@ -196,7 +203,7 @@ class SdpaBwdSm90Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = GradientTiling.of(tile), GradientRegion(region)
+        tiling, parts = GradientTiling.of(tile), widened(region, output)
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
@@ -211,11 +218,14 @@ class SdpaBwdSm90Engine(Engine):
         if tiling.is_ordered:
             turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
         kept = {}
-        if tiling.parts > 1:
+        # Scaled results come out of the sums of a tile in the kernel after.
+        if tiling.parts > 1 or parts.twins:
             for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
                 bytes_ = plan.tiles * tiling.key_part_bytes(elements)
                 kept[name] = output.workspace(name, bytes_)
         elements = {place: elements_of(parts, place, output) for place in parts.sums}
+        for place in parts.largest:
+            output.preset(region.outputs[place][1], 0)
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
             others = added(kernel, parts, elements, of_scores=False)
