@@ -296,6 +296,20 @@ class GradientRegion:
         found = _times_number(self.score_masks.inner)
         return found if found is not None and 0 < found[2] < float("inf") else None
 
+    def multiple_of(self, product: Any, value: Any) -> tuple[Any, list[Any]]:
+        """(the last product by a number on the way from a product to a value, those numbers):
+        constants and tensors of one element, in the order in which they multiply."""
+        found: list[tuple[Any, Any]] = []
+        while value != product:
+            operation = pointwise(value)
+            along = [v for v in read_by(operation) if leads_to(product, v)] if operation else []
+            if len(along) != 1:
+                return product, []
+            number = _number_of(self.region, operation, along[0])
+            found = [(value, number), *found] if number is not None else []
+            (value,) = along
+        return (found[-1][0], [number for _, number in found]) if found else (product, [])
+
     @cached_property
     def gradient_scales(self) -> list[tuple[Any, Any, float]]:
         """Products of dS by a number, where only masks and conversions lie between them and the
@@ -314,9 +328,13 @@ class GradientRegion:
                 value = times[1]
             elif operation is not None and set(_names(operation)) <= {"arith.truncf"}:
                 (value,) = inputs_of(operation)
+            elif self.twins and (scaled := _times_element(self.region, operation)) is not None:
+                value = scaled
             else:
                 return []
-        return found if len(found) == 1 else []
+        largest = self.largest_of("").values()
+        is_in_all = len(found) == 1 and all(leads_to(found[0][0], value) for value in largest)
+        return found if is_in_all else []
 
 
 def transposed(condition: Condition) -> Condition:
@@ -368,3 +386,27 @@ def _times_number(value: Any) -> tuple[Any, Any, float] | None:
         return None
     number = ir.FloatAttr(body[0].attributes["value"]).value
     return value, inputs_of(operation)[0], number
+
+
+def _number_of(region: Region, operation: Any, along: Any) -> Any:
+    """The number that a product multiplies a tensor by: a constant's operation, or a tensor of one
+    element in memory; None: it is another operation."""
+    body = [op for op in body_of(operation) if op.name != "arith.constant"]
+    if [op.name for op in body] != ["arith.mulf"]:
+        return None
+    constants = [op for op in body_of(operation) if op.name == "arith.constant"]
+    others = [value for value in inputs_of(operation) if value != along]
+    if constants and not others:
+        return constants[0]
+    is_number = len(others) == 1 and all(n.constant == 1 for n in region.dims_of(others[0]))
+    return others[0] if is_number and others[0] in region.arguments else None
+
+
+def _times_element(region: Region, operation: Any) -> Any:
+    """What a product by a number in memory multiplies; None: it is another operation."""
+    if operation is None:
+        return None
+    dims = region.dims_of(operation.results[0])
+    along = [value for value in inputs_of(operation) if region.dims_of(value) == dims]
+    is_product = len(along) == 1 and _number_of(region, operation, along[0]) is not None
+    return along[0] if is_product else None

@@ -29,7 +29,7 @@ from ...codegen.memory import smem
 from ...codegen.memory.padded_rows import PaddedRows
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.scalar import element_type
-from ...codegen.totals.largest import meet
+from ...codegen.totals.largest import larger, meet
 from ...codegen.walk.index import Index
 from ...mlir import arith
 from .bwd_finish import Finish, is_plain, place_of
@@ -80,7 +80,7 @@ class PassEmitter:
         self._load_own()
         zero = ops.zeros(ops.f32_type())
         sums = [zero] * sum(map(t.registers_of, t.makes))
-        sums += [ops.const(0)] * len(largest)
+        sums += [zero] * len(largest)
         if t.of_keys and self.group > 1:
             state = ops.for_(0, self.group, 1, sums, self._attend)
         else:
@@ -88,7 +88,7 @@ class PassEmitter:
         smem.wait(0)
         met = self._store(state)
         for place, found in zip(largest, met, strict=True):
-            meet(place_of(self.kernel, self.parts, place), found, self.thread)
+            meet(place_of(self.kernel, self.parts, place), larger(0, [found]), self.thread)
 
     def _attend(self, own: Any, sums: Sequence[Any]) -> Sequence[Any]:
         """Goes through the blocks of a query head; own: its number among those that share the

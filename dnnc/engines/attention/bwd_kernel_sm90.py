@@ -27,7 +27,7 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
-from ...codegen.totals.largest import meet
+from ...codegen.totals.largest import larger, meet
 from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
@@ -284,12 +284,12 @@ class GradientEmitter:
         mbarrier.wait(self.v_full, 0)
         address = self.address
         again = self._describe_again if self.schedule.lists is not None else lambda: None
-        start = [*Cursor().values, *zeros, *[ops.const(0)] * len(largest)]
+        start = [*Cursor().values, *zeros, *[ops.zeros(ops.f32_type())] * len(largest)]
         state = self.schedule.each_run(self.tile, start, self._step, again)
         self.address = address  # the one that is known outside loops over heads
         first, last = 2 + t.depth // 2, 2 + (t.depth + t.width) // 2
         for place, found in zip(largest, state[last:], strict=True):
-            meet(place_of(self.kernel, self.parts, place), found, self.thread)
+            meet(place_of(self.kernel, self.parts, place), larger(0, [found]), self.thread)
         if self.kept or self.turns:
             # Found again, it takes no registers in the loop.
             self.tile = self.schedule.place(ops.opaque(self._number()))

@@ -87,8 +87,8 @@ class SdpaBwdSm90Engine(Engine):
         "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
         "contiguous elements of a head",
         "Q, K, V and dO of fp8, as `sdpa_fp8_backward` or in its steps: each of either type, and "
-        "so P and dS; results of 8 or 16 bits, of any strides, the amax of each and of dS; operands "
-        "are widened in the workspace",
+        "so P and dS; results of 8 or 16 bits, of any strides, the amax of each and of dS; "
+        "operands are widened in the workspace",
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks of queries that a causal "
         "mask, a window, a mask of blocks or numbers of rows and columns (documents) hide are left "

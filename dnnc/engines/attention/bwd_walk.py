@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ... import dtypes
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import wgmma
@@ -26,13 +27,13 @@ from ...codegen.memory import smem
 from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
-from ...codegen.totals.largest import larger
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
 from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .bwd_schedule import GradientSchedule, KeyTile
+from .scale import number_value, times_log2e
 from .schedule import QueryTile
 from .walk import Forward, Hand
 
@@ -69,7 +70,7 @@ class _Walks:
 class GradientWalk:
     """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operands: the type of
     P, and that of dS, as the products take them.  makes: words of which of both are made.
-    largest: SSA values of which the largest magnitudes are wanted; met: theirs so far, the bits.
+    largest: SSA values of which the largest magnitudes are wanted; met: theirs so far.
     """
 
     kernel: Kernel
@@ -89,9 +90,15 @@ class GradientWalk:
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
+        if parts.twins:
+            leaves |= self._numbers(leaves)
         scores = {**leaves, parts.call_s.results[0]: self.hands["sums"]}
+        self.factor, self.of_weights = self._factors(leaves)
         if parts.scaled is not None:
             scores[parts.scaled[0]] = Forward(parts.scaled[1])
+        elif parts.twins:
+            value, _ = parts.multiple_of(parts.call_s.results[0], parts.score_masks.inner)
+            scores[value] = self.hands["sums"]
         masked = parts.score_masks
         hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
         self.score_walks = _Walks(self.kernel, parts, scores, hidden)
@@ -105,10 +112,32 @@ class GradientWalk:
             leaves[value] = Forward(inner)
         self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
 
-    @property
-    def factor(self) -> float:
-        """Scores are this times what is walked."""
-        return self.parts.scaled[2] if self.parts.scaled is not None else 1.0
+    def _numbers(self, leaves: dict[Any, Any]) -> dict[Any, Any]:
+        """The tensors of one f32, loaded ahead of the loop, as leaves."""
+        found: dict[Any, Any] = {}
+        for value, tensor in self.parts.region.arguments.items():
+            if tensor.type == dtypes.f32 and tensor.elements().constant == 1:
+                at = [Index.of(0)] * tensor.rank
+                found[value] = Hand(leaves[value].load(at, 1))
+        return found
+
+    def _factors(self, leaves: dict[Any, Any]) -> tuple[Any, Any]:
+        """(what scores are, times what is walked; what dP - delta has dP times): numbers, or f32
+        values; None: dP is walked."""
+        parts = self.parts
+        if not parts.twins:
+            return parts.scaled[2] if parts.scaled is not None else 1.0, None
+        walk = Walk(self.kernel, leaves, parts.region.symbols)
+        _, of_scores = parts.multiple_of(parts.call_s.results[0], parts.score_masks.inner)
+        factor = _product([number_value(number, walk) for number in of_scores])
+        dp = inputs_of(parts.distance)[0]
+        value, of_weights = parts.multiple_of(parts.call_p.results[0], dp)
+        if value != dp:
+            return factor, None
+        numbers = [number_value(number, walk) for number in of_weights]
+        if parts.gradient_scales:
+            numbers.append(ops.f32(parts.gradient_scales[0][2]))
+        return factor, _product(numbers)
 
     # ---- coordinates
 
@@ -162,7 +191,8 @@ class GradientWalk:
     ) -> list[Any]:  # fmt: skip
         """E, f32, of the first product's sums."""
         walk = self.score_walks.branch(is_masked=is_masked)
-        factor = ops.splat(ops.f32(self.factor * LOG2E), 2)
+        factor = times_log2e(self.factor)
+        factor = ops.splat(ops.f32(factor) if isinstance(factor, float) else factor, 2)
         found: list[Any] = []
         for j in range(len(sums) // 4):
             base = self._rows(rows, 0, j)
@@ -213,13 +243,20 @@ class GradientWalk:
     ) -> None:
         """Keeps what else a pair of scores has: the largest magnitudes, of which those past the
         last query or key are 0."""
-        self.met = [
-            larger(found, ops.elements(walk.value(value, at, 2)))
-            for value, found in zip(self.largest, self.met, strict=True)
-        ]
+        met: list[Any] = []
+        for value, found in zip(self.largest, self.met, strict=True):
+            for element in ops.elements(walk.value(value, at, 2)):
+                size = mlir_math.AbsFOp(element).result
+                found = arith.MaximumFOp(found, size).result
+            met.append(found)
+        self.met = met
 
     def _core(self, walk: Walk, share: Any, at: Sequence[Coordinate], delta: Any) -> Any:
         """P * (dP - delta), times the factor of dS."""
+        if self.of_weights is not None:
+            product, times = self.hands["products"].current, ops.splat(self.of_weights, 2)
+            distance = mlir_math.FmaOp(product, times, delta).result
+            return arith.MulFOp(share, distance).result
         product = walk.value(inputs_of(self.parts.distance)[0], at, 2)
         scale = self.parts.gradient_scales[0][2] if self.parts.gradient_scales else 1.0
         if scale != 1.0:
@@ -242,6 +279,13 @@ class GradientWalk:
             return f16_word_of_fp8(low, high, narrow)
         text = f"cvt.rn.{kind.name}x2.f32 $0, $1, $2;"
         return llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,f,f")
+
+
+def _product(numbers: Sequence[Any]) -> Any:
+    found = ops.f32(1.0)
+    for number in numbers:
+        found = arith.MulFOp(found, number).result
+    return found
 
 
 def _unrounded(value: Any) -> Any:
