@@ -26,7 +26,7 @@ _ALL = (0, 1, 2, 3)
 class Fp8Gradient(AttentionGradient):
     """The operations of the gradient of one attention of fp8."""
 
-    op: SdpaFp8Backward
+    op: SdpaFp8Backward  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def scores(self) -> Tensor:
         return self._times(super().scores(), self.op.descale_q, self.op.descale_k)

@@ -58,7 +58,7 @@ class SdpaFp8Backward(SdpaBackward):
     dbias = None
     block_mask = None
     rng_dump = None
-    use_alibi_mask = None
+    use_alibi_mask = None  # pyright: ignore[reportAssignmentType]
     descale_q: Tensor = operand("[1, 1, 1, 1], of Q")
     descale_k: Tensor = operand("[1, 1, 1, 1], of K")
     descale_v: Tensor = operand("[1, 1, 1, 1], of V")

@@ -214,7 +214,7 @@ class SdpaBwdSm80Engine(Engine):
                     targets = region.targets(kernel)
                     kept = [targets[place] for place in parts.kept]
                     kept += added(kernel, parts, sums, of_scores=True)
-                    schedule = QuerySchedule(kernel, parts, tiling, group, bool(kept))
+                    schedule = QuerySchedule(kernel, parts, tiling, group, sees_all=bool(kept))
                 PassEmitter(kernel, parts, tiling, schedule, numbers, group, kept).emit()
             output.launch(kernel, (schedule.tiles, 1, 1))
         for place, elements in sums.items():
