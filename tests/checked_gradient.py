@@ -66,16 +66,13 @@ def run_seed(seed, most=300, heads=6, engine=SM90):
     """A random case, by the engine whether its kernels spill or not; most: rows and keys."""
     is_sm80 = engine == SM80
     depths = (8, 24, 64, 72, 128, 136, 256) if is_sm80 else (8, 24, 64, 64, 72, 96, 128, 128)
-    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads, depths, biases=is_sm80)
+    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads, depths)
     options = Options(engine=engine[0])
     run(arguments, io, options=options, engine=engine, most=6 if is_sm80 else 3, **dims)
 
 
-def draw(random, most, most_heads, depths, *, biases):
-    """(arguments of the call, a function of a graph; type; dims of the operands).
-
-    biases: whether there may be a gradient of a bias.
-    """
+def draw(random, most, most_heads, depths):
+    """(arguments of the call, a function of a graph; type; dims of the operands)."""
     heads = random.randint(1, most_heads)
     batch, rows, columns = random.randint(1, 3), random.randint(1, most), random.randint(2, most)
     depth = random.choice(depths)
@@ -125,7 +122,7 @@ def draw(random, most, most_heads, depths, *, biases):
         if has["bias"]:
             given["bias"] = g.tensor(bias, name="bias")
             # The dS of a row add up to 0, but for what rounding leaves, which has no exact value.
-            given |= {"dBias": g.tensor(bias)} if biases and has_dbias and bias[3] > 1 else {}
+            given |= {"dBias": g.tensor(bias)} if has_dbias and bias[3] > 1 else {}
         if has_sink:
             sink = [1, heads, 1, 1]
             given |= {"sink_token": g.tensor(sink, name="sink"), "dSink_token": g.tensor(sink)}

@@ -46,7 +46,7 @@ from .sources_sm80 import HeadKeys, Keys
 @dataclass
 class PassEmitter:
     """schedule: of keys or of queries, as the tiling says.  numbers: where what queries have lies
-    in memory.  group: query heads that share a head of keys.  kept: as of `QueryWalk`."""
+    in memory.  group: query heads that share a head of keys.  kept: as of `GradientWalk`."""
 
     kernel: Kernel
     parts: GradientRegion

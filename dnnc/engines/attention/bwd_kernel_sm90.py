@@ -27,6 +27,7 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
+from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals.largest import larger, meet
 from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
@@ -53,7 +54,8 @@ _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup a
 @dataclass
 class GradientEmitter:
     """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order in which
-    tiles add to dQ; "": any.  kept: those of parts of dk and of dv, where there are parts."""
+    tiles add to dQ; "": any.  kept: those of parts of dk and of dv, where there are parts.
+    elements: `kept` of `GradientWalk`."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -62,6 +64,7 @@ class GradientEmitter:
     sums: str
     turns: str
     kept: Mapping[str, str]
+    elements: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def __post_init__(self) -> None:
         t = self.tiling
@@ -277,6 +280,7 @@ class GradientEmitter:
         self.walk = GradientWalk(
             self.kernel, self.parts, self.schedule, self.thread, self.own, self.types,
             largest=list(largest.values()),
+            kept=self.elements,
         )  # fmt: skip
         self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))

@@ -13,7 +13,6 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
-from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import ceildiv, product
@@ -24,10 +23,8 @@ from .schedule import QueryTile
 
 @dataclass
 class QuerySchedule(GradientSchedule):
-    """See the file's docstring.  sees_all: whether tiles go through all keys, masked or not.
-    group: query heads that share a head of keys, of which each has its own tiles."""
-
-    sees_all: bool = False
+    """See the file's docstring.  group: query heads that share a head of keys, of which each has
+    its own tiles."""
 
     def __post_init__(self) -> None:
         self.batch, heads, self.keys, self.queries = self.parts.dims
@@ -69,10 +66,7 @@ class QuerySchedule(GradientSchedule):
 @dataclass
 class QueryWalk(GradientWalk):
     """See the file's docstring.  Rows are here numbers in registers: [base, delta], each of both of
-    the thread's queries.  kept: SSA values that have an element for each score, and where they are
-    stored."""
-
-    kept: Sequence[tuple[Any, GlobalTensor]] = ()
+    the thread's queries."""
 
     def _at(
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
@@ -108,13 +102,10 @@ class QueryWalk(GradientWalk):
 
         return pair
 
-    def _keep(
+    def _store(
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
-        super()._keep(walk, at, tile, row, j, half)
         s = self.schedule
-        if not self.kept:
-            return
         inside = None
         if s.has_tail:
             query = ops.add(self._key(tile), 8 * half)

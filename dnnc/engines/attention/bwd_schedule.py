@@ -83,13 +83,15 @@ class QueryBlocks:
 class GradientSchedule:
     """See the file's docstring.  tiling: a `GradientTiling`, or what has the facts that are needed
     here.  group: query heads that share a head of keys.  lists: of blocks that tiles need, where
-    masks leave some out one by one."""
+    masks leave some out one by one.  sees_all: whether tiles go through all blocks, masked or
+    not."""
 
     kernel: Kernel
     parts: GradientRegion
     tiling: Any
     group: int
     lists: BlockLists | None = None
+    sees_all: bool = False
 
     def __post_init__(self) -> None:
         batch, heads, self.queries, self.keys = self.parts.dims
@@ -365,6 +367,8 @@ class GradientSchedule:
     def _in_blocks(self, tile: KeyTile, found: Ranges) -> QueryBlocks:
         height, queries = self.tiling.queries, self.kernel.size(self.queries)
         count = self.kernel.size(self.rows)
+        if self.sees_all:
+            return QueryBlocks(0, count, count, count)
         first = ops.minimum(ops.div(ops.maximum(found.some, 0), height), count)
         some_end = ops.maximum(ops.minimum(found.some_end, queries), 0)
         end = ops.maximum(ops.ceildiv(some_end, height), first)

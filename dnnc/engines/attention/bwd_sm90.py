@@ -207,10 +207,12 @@ class SdpaBwdSm90Engine(Engine):
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
-            return GradientSchedule(kernel, parts, tiling, group, lists)
+            return GradientSchedule(kernel, parts, tiling, group, lists, has_elements)
 
+        has_elements = bool(parts.kept) or any(map(parts.is_of_scores, parts.sums.values()))
         lists = None
-        lists = BlockLists.of(output, parts, schedule(None))
+        if not has_elements:  # those of hidden scores are written, too
+            lists = BlockLists.of(output, parts, schedule(None))
         plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
@@ -234,7 +236,10 @@ class SdpaBwdSm90Engine(Engine):
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         with kernel.body():
-            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, turns, kept).emit()
+            targets = region.targets(kernel) if parts.kept else []
+            own = [targets[place] for place in parts.kept]
+            own += added(kernel, parts, elements, of_scores=True)
+            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, turns, kept, own).emit()
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
@@ -246,15 +251,9 @@ class SdpaBwdSm90Engine(Engine):
 
 
 def _output_reasons(found: Gradient) -> list[Reason]:
-    reasons = []
-    of_scores = (op.y for op in found.sums if op.x.shape == found.score.shape)
-    others = (*found.kept, *of_scores)
-    if others:
-        what = ", ".join(f"output {tensor.label}" for tensor in others)
-        reasons.append(pattern_reason(what, "dQ, dK, dV, sums of what rows have"))
-    if found.is_packed:
-        reasons.append(pattern_reason("packed rows", "[B, H, S, D], rows in place"))
-    return reasons
+    if not found.is_packed:
+        return []
+    return [pattern_reason("packed rows", "[B, H, S, D], rows in place")]
 
 
 def _layout_reasons(found: Gradient) -> list[Reason]:

@@ -24,6 +24,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
@@ -70,7 +71,8 @@ class _Walks:
 class GradientWalk:
     """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operands: the type of
     P, and that of dS, as the products take them.  makes: words of which of both are made.
-    largest: SSA values of which the largest magnitudes are wanted; met: theirs so far.
+    largest: SSA values of which the largest magnitudes are wanted; met: theirs so far.  kept: SSA
+    values that have an element for each score, and where they are stored.
     """
 
     kernel: Kernel
@@ -82,6 +84,7 @@ class GradientWalk:
     makes: tuple[bool, bool] = (True, True)
     largest: Sequence[Any] = ()
     met: Sequence[Any] = ()
+    kept: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def __post_init__(self) -> None:
         parts = self.parts
@@ -250,6 +253,26 @@ class GradientWalk:
                 found = arith.MaximumFOp(found, size).result
             met.append(found)
         self.met = met
+        if self.kept:
+            self._store(walk, at, tile, row, j, half)
+
+    def _store(
+        self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
+    ) -> None:
+        """Stores what else a pair of scores has, if both are scores."""
+        s = self.schedule
+        key = ops.add(self._key(tile), 8 * half)
+        inside = None
+        if s.has_tail:
+            inside = ops.less(key, self.kernel.size(s.keys))
+        query, size = ops.add(row, ops.add(self.right, 8 * j)), self.kernel.size(s.queries)
+        for value, target in self.kept:
+            found = walk.value(value, at, 2)
+            for i, element in enumerate(ops.elements(found)):
+                place = ops.add(query, i)
+                is_there = ops.less(place, size) if s.has_row_tail else None
+                there = [*at[:2], Index.of(place), at[3]]
+                target.store(there, element, ops.both(inside, is_there))
 
     def _core(self, walk: Walk, share: Any, at: Sequence[Coordinate], delta: Any) -> Any:
         """P * (dP - delta), times the factor of dS."""

@@ -17,6 +17,8 @@ from tests.dialect.attention_gradient_examples import gradient
 from tests.support import machine
 from tests.support.checked import check
 
+from .test_bwd_sm80 import everything, masked_by_blocks
+
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
 WINDOW = {"attn_scale": 0.2, "diagonal_band_left_bound": 50, "diagonal_band_right_bound": 3}
@@ -39,8 +41,10 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
         (FULL, dtypes.bf16, 77, 45, heads_of(96, 40, batch=2)),
         (WINDOW, dtypes.bf16, 300, 260, heads_of(64)),
         (BOTTOM_RIGHT, dtypes.f16, 1, 65, heads_of(8, 128)),
+        (everything, dtypes.bf16, 37, 71, heads_of(24, 40, heads=2, kv_heads=1, batch=2)),
+        (masked_by_blocks, dtypes.f16, 33, 150, heads_of(16, heads=2)),
     ],
-    ids=["causal", "other_heads", "window", "one_query"],
+    ids=["causal", "other_heads", "window", "one_query", "everything", "biased"],
 )  # fmt: skip
 def test_engine_takes_it(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, **dims)
