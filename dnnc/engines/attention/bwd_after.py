@@ -27,6 +27,7 @@ from ...expr import Expr
 from ...mlir import arith
 from .bwd_finish import Finish, is_plain
 from .bwd_keys import KeyGradients
+from .bwd_packed import PackedRows
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import Elements, SumsEmitter
 from .bwd_tile_sm90 import CONSUMERS
@@ -57,7 +58,9 @@ class AfterEmitter:
         rank = tensor.rank
         box = tma.Box(tensor, (rank - 1, rank - 2), (wgmma.M, t.queries))
         self.store = StagedStore(box, is_turned=True)
-        self.map_ = tma.map_argument(self.kernel, box)
+        self.packed = PackedRows.of(self.kernel, self.parts, "dq")
+        if self.packed is None:
+            self.map_ = tma.map_argument(self.kernel, box)
         self.element = element_type(tensor.type)
 
     def emit(self) -> None:
@@ -119,8 +122,8 @@ class AfterEmitter:
         result.put(sums, buffer, self.thread)
         tma.show_writes()
         ops.barrier()
+        result.leave(buffer, self.schedule.key_place(number), self.group, self.thread)
         with ops.if_(ops.compare("eq", self.thread, 0)):
-            result.start(buffer, self.schedule.key_place(number), self.group)
             tma.wait_read(0)
 
     def _queries(self, number: Any) -> None:
@@ -145,6 +148,13 @@ class AfterEmitter:
         self.store.put(ops.add(buffer, offset), thread, pairs)
         tma.show_writes()
         ops.barrier()
+        if self.packed is not None:
+            batch = found.head.batch
+            self.packed.copy(
+                smem.address(base), self.store.bytes, t.queries, batch[0].index().base,
+                batch[1].index().base, ops.mul(found.block, t.queries), ops.thread_id(), THREADS,
+            )  # fmt: skip
+            return
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
             for number_ in range(t.depth_panels):
                 at = [

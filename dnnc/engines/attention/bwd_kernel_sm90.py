@@ -475,8 +475,7 @@ class GradientEmitter:
         result.put(sums, buffer, self.thread)
         tma.show_writes()
         self._meet(_OWN, self.own, wgmma.WARPGROUP_THREADS)
-        with ops.if_(ops.compare("eq", self.thread, 0)):
-            result.start(buffer, self.tile, self.own)
+        result.leave(buffer, self.tile, self.own, self.thread)
 
 
 def _moved(stage: Any, bytes_: int) -> Any:

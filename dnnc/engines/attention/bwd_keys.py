@@ -24,6 +24,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...mlir import arith
 from .bwd_finish import Finish, is_plain
+from .bwd_packed import PackedRows
 from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS
 
@@ -50,6 +51,7 @@ class KeyGradients:
         self.store = StagedStore(box)
         self.pair = ops.vector_type(element_type(tensor.type), 2)
         self.map_ = None
+        self.packed = PackedRows.of(self.kernel, self.parts, self.name)
 
     @property
     def elements(self) -> int:
@@ -62,7 +64,9 @@ class KeyGradients:
         return t.depth_panels if self.name == "dk" else t.width_panels
 
     def describe(self) -> None:
-        """Makes the tensor map that `put` and `start` take."""
+        """Makes the tensor map that `leave` takes."""
+        if self.packed is not None:
+            return
         self.map_ = tma.map_argument(self.kernel, self.store.box)
 
     # ---- results
@@ -81,9 +85,21 @@ class KeyGradients:
             place = ops.add(buffer, self._panel(panel))
             self.store.put(place, thread, rounded[8 * panel : 8 * panel + 8])
 
-    def start(self, buffer: Any, tile: KeyTile, own: Any) -> None:
-        """Starts the copies of a warpgroup's panels; by one thread.  own: the warpgroup."""
+    def leave(self, buffer: Any, tile: KeyTile, own: Any, thread: Any) -> None:
+        """Copies a warpgroup's panels to the result, by all its threads, after a barrier.  own: the
+        warpgroup.  TMA may go on reading shared memory."""
         key = ops.add(tile.key, ops.mul(own, wgmma.M))
+        if self.packed is not None:
+            self.packed.copy(
+                buffer, self._panel(1), wgmma.M, tile.entry, tile.head, key, thread,
+                wgmma.WARPGROUP_THREADS,
+            )  # fmt: skip
+            return
+        with ops.if_(ops.compare("eq", thread, 0)):
+            self._start(buffer, tile, key)
+
+    def _start(self, buffer: Any, tile: KeyTile, key: Any) -> None:
+        """Starts the copies; by one thread."""
         for panel in range(self.panels):
             at = [Index.of(tile.entry), Index.of(tile.head), Index.of(key), Index.of(64 * panel)]
             place = ops.add(buffer, self._panel(panel))

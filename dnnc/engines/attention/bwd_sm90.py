@@ -92,7 +92,9 @@ class SdpaBwdSm90Engine(Engine):
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks of queries that a causal "
         "mask, a window, a mask of blocks or numbers of rows and columns (documents) hide are left "
-        "out; a sink's gradient",
+        "out, except beside outputs of the scores' dims",
+        "packed sequences; outputs of the scores' dims (dropout's mask, a whole dBias), sums of "
+        "these (dBias) and of rows (dSink)",
     )
 
     # ---- the support surface
@@ -101,7 +103,9 @@ class SdpaBwdSm90Engine(Engine):
         if declined := gradient_reasons(fusion):
             return declined
         found = gradient_of(fusion)
-        reasons = target_reasons(self.only_target, target) + _output_reasons(found)
+        reasons = target_reasons(self.only_target, target)
+        if found.is_packed and found.is_fp8:
+            reasons.append(pattern_reason("packed rows of fp8", "[B, H, S, D], rows in place"))
         reasons += type_reasons(found, takes_fp8=True)
         reasons += shape_reasons(found, _MOST_ELEMENTS)
         # The kernels before and after the main one take operands and results of fp8 as they lie.
@@ -195,7 +199,7 @@ class SdpaBwdSm90Engine(Engine):
         )
         return _tiling(
             knobs, depth, width, is_longest_first=is_longest_first,
-            cuts=any(parts.source(name).kind == "cut" for name in ("q", "k", "do")),
+            cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
             joins_heads=joins_heads,
             descends=joins_heads or (is_ordered and parts.has_masks),
         ).plain()  # fmt: skip
@@ -248,12 +252,6 @@ class SdpaBwdSm90Engine(Engine):
 
 
 # ---- clauses
-
-
-def _output_reasons(found: Gradient) -> list[Reason]:
-    if not found.is_packed:
-        return []
-    return [pattern_reason("packed rows", "[B, H, S, D], rows in place")]
 
 
 def _layout_reasons(found: Gradient) -> list[Reason]:

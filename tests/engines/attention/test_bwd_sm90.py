@@ -11,13 +11,13 @@ from dnnc.dialect.fusion import partition
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
-from tests.checked_gradient import run, run_seed
+from tests.checked_gradient import SM90, run, run_seed
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient
 from tests.support import machine
 from tests.support.checked import check
 
-from .test_bwd_sm80 import everything, masked_by_blocks
+from .test_bwd_sm80 import everything, masked_by_blocks, run_packed
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
@@ -100,6 +100,11 @@ def test_padded_sequences():
     found, _ = run(lambda g: {**lengths(g), **CAUSAL}, dtypes.bf16, known=known, **sizes)
     assert not any(x[0].any() for x in found.values())
     assert not found["dk"][1, :, 33:].any()
+
+
+def test_packed_sequences():
+    """One of them has no rows; rows of the next one are not written."""
+    run_packed(SM90, (33, 0, 150), 72)
 
 
 REPEATED = {"use_deterministic_algorithm": True}

@@ -7,6 +7,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from tests.checked_gradient import run_seed
 from tests.dialect.attention_gradient_examples import gradient
+from tests.engines.attention.test_bwd_lists import *  # noqa: F403
 from tests.engines.attention.test_bwd_sm90 import *  # noqa: F403
 from tests.engines.attention.test_bwd_sm90 import CAUSAL, REPEATED, heads_of
 from tests.support import machine
