@@ -105,6 +105,9 @@ def draw(random, most, most_heads, depths):
     left, right = random.randint(1, most), random.randint(0, 3)
     has_sink, has_dbias = (random.random() < 0.4 for _ in range(2))
     has_sink &= batch * rows > 1  # or it is no sum
+    has_blocks = random.random() < 0.3
+    blocks = [random.choice([1, n]) for n in (batch, heads)]
+    blocks += [-(-rows // 128), -(-dims["columns"] // 1024)]
 
     def arguments(g):
         given = {"stats_use_log2": has["log2"]}
@@ -126,6 +129,8 @@ def draw(random, most, most_heads, depths):
         if has_sink:
             sink = [1, heads, 1, 1]
             given |= {"sink_token": g.tensor(sink, name="sink"), "dSink_token": g.tensor(sink)}
+        if has_blocks:
+            given["block_mask"] = g.tensor(blocks, data_type=dtypes.ui8, name="blocks")
         if dropout == "drawn":
             seed, offset = (g.tensor([1, 1, 1, 1], data_type=dtypes.i64) for _ in range(2))
             given["dropout"] = (0.25, seed, offset)

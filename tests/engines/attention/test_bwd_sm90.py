@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 import dnnc
-from dnnc import dtypes
+from dnnc import compiler, dtypes
 from dnnc.choosing.heuristics import best_config
 from dnnc.compiler import compile_graph
+from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
 from tests.checked_gradient import SM90, run, run_seed
 from tests.dialect.attention_examples import lengths
-from tests.dialect.attention_gradient_examples import gradient
+from tests.dialect.attention_gradient_examples import gradient, soft_cap
 from tests.support import machine
 from tests.support.checked import check
 
@@ -22,6 +23,7 @@ from .test_bwd_sm80 import everything, masked_by_blocks, run_packed
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
 WINDOW = {"attn_scale": 0.2, "diagonal_band_left_bound": 50, "diagonal_band_right_bound": 3}
+REPEATED = {"use_deterministic_algorithm": True}
 BOTTOM_RIGHT = {"diagonal_band_right_bound": 0, "diagonal_alignment": "BOTTOM_RIGHT"}
 
 
@@ -59,6 +61,54 @@ def test_heads_that_share_keys(arguments, parts):
     options = Options(engine="sdpa_bwd_sm90", knobs={"TILE_M": 64, "SPLIT_H": parts})
     dims = heads_of(64, 32, heads=8, kv_heads=2)
     run(arguments, dtypes.f16, options=options, rows=100, columns=150, **dims)
+
+
+def window(g):
+    return {**lengths(g), **WINDOW, "use_alibi_mask": True, "diagonal_band_right_bound": 0}
+
+
+def given_mask(g):
+    mask = g.tensor([2, 4, 256, 256], name="mask")
+    return {**CAUSAL, "dropout": (mask, g.tensor([1, 1, 1, 1], name="kept"))}
+
+
+def capped(g):
+    return {**CAUSAL, **REPEATED, "score_mod": soft_cap}
+
+
+def whole_bias(g):
+    bias = [2, 4, 256, 256]
+    return {**CAUSAL, "bias": g.tensor(bias, name="bias"), "dBias": g.tensor(bias)}
+
+
+def summed(g):
+    """A bias of all entries and a sink, whose gradients are sums; dropout that is drawn."""
+    seed, offset = (g.tensor([1, 1, 1, 1], data_type=dtypes.i64) for _ in range(2))
+    named = {name: g.tensor([1, 4, 1, 1]) for name in ("sink_token", "dSink_token")}
+    bias = [1, 4, 256, 256]
+    named |= {"bias": g.tensor(bias, name="bias"), "dBias": g.tensor(bias)}
+    return {**named, "dropout": (0.1, seed, offset), "attn_scale": 0.1}
+
+
+def blocks(g):
+    return {"block_mask": g.tensor([2, 4, 2, 1], data_type=dtypes.ui8)}
+
+
+@pytest.mark.parametrize("depth", [64, 128, 256])
+@pytest.mark.parametrize(
+    "arguments", [window, given_mask, capped, whole_bias, summed, blocks], ids=lambda f: f.__name__
+)
+def test_options_are_taken_in_three_launches(arguments, depth):
+    """Heads of more than 128 elements are left to `sdpa_bwd_sm80`."""
+    dims = heads_of(depth, heads=4, kv_heads=2, batch=2)
+    made = gradient(arguments, io=dtypes.bf16, rows=256, columns=256, **dims)()
+    graph = made.graph.finalize()
+    (choice,) = best_config(graph, of("sm_90a")).choices
+    assert choice.engine.name == ("sdpa_bwd_sm90" if depth <= 128 else "sdpa_bwd_sm80")
+    if depth <= 128:
+        with dnn.context():
+            work = compiler.advance(compiler.start(graph, of("sm_90a")), "kernel")
+            assert str(work.module).count('kernel = "') == 3
 
 
 def test_few_tiles_are_split():
@@ -105,9 +155,6 @@ def test_padded_sequences():
 def test_packed_sequences():
     """One of them has no rows; rows of the next one are not written."""
     run_packed(SM90, (33, 0, 150), 72)
-
-
-REPEATED = {"use_deterministic_algorithm": True}
 
 
 @pytest.mark.feature
