@@ -227,9 +227,9 @@ class GradientEmitter:
                     tma.wait_read(0)
                 nvvm.bar_warp_sync(ops.const(-1))
                 return carried
-            own, (seen, *done) = turns, carried
+            own, (seen, done) = turns, carried
             with ops.if_(is_one):
-                own.show_some(done)
+                own.show(done)
             self._meet(_FULL, writer, _WRITTEN_BY)
             number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
 
@@ -241,14 +241,14 @@ class GradientEmitter:
 
             following = ops.either(is_one, [seen.type], in_turn, lambda: [seen])
             nvvm.bar_warp_sync(ops.const(-1))
-            return [*following, number, done[0]]
+            return [*following, number]
 
         if turns is None:
             self.schedule.each_step(self.tile, [], step)
             with ops.if_(is_one):
                 tma.wait(0)
         else:
-            seen, *_ = self.schedule.each_step(self.tile, [ops.const(0)] * 3, step)
+            seen, _ = self.schedule.each_step(self.tile, [ops.const(0)] * 2, step)
             with ops.if_(is_one):
                 turns.end(seen)
 

@@ -16,7 +16,7 @@ all of them need, to the first, or back, and through all heads of a block before
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...codegen import ops
@@ -90,8 +90,8 @@ class GradientSchedule:
     parts: GradientRegion
     tiling: Any
     group: int
-    lists: BlockLists | None = None
-    sees_all: bool = False
+    lists: BlockLists | None = field(default=None, kw_only=True)
+    sees_all: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         batch, heads, self.queries, self.keys = self.parts.dims

@@ -211,7 +211,9 @@ class SdpaBwdSm90Engine(Engine):
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
-            return GradientSchedule(kernel, parts, tiling, group, lists, has_elements)
+            return GradientSchedule(
+                kernel, parts, tiling, group, lists=lists, sees_all=has_elements
+            )
 
         has_elements = bool(parts.kept) or any(map(parts.is_of_scores, parts.sums.values()))
         lists = None

@@ -4,8 +4,8 @@ sum has the same bits each time.
 
 A tile's flag is the number of steps that it and all tiles before it have left behind, as they are
 counted for all tiles of a head: what it adds to a block, it adds once the flag of the tile before
-says so.  Flags are shown every few steps, once the buffer of the step is free for the next one:
-the fences of each take about as long as a step.
+says so.  A flag is shown once the step's buffer is free for the next one: what it waits for, the
+addition's end and fences, takes longer than a step's products, and would hold them up.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS
 
 FAR = (1 << 31) - 1  # more than any step's number
-SHOWN_EVERY = 2  # steps
-DELAY = 0
 
 
 @dataclass
@@ -53,18 +51,9 @@ class WriterTurns:
     def end(self, seen: Any) -> None:
         """Shows that no step comes any more, of this tile or of one before; by one thread."""
         self.wait(FAR, seen)
-        self.show(FAR, 0)
+        self.show(FAR)
 
-    def show_some(self, done: list[Any]) -> None:
-        """Shows steps that are done, every few of them; by one thread."""
-        if SHOWN_EVERY == 1:
-            self.show(done[DELAY], DELAY)
-            return
-        with ops.if_(ops.compare("eq", ops.and_(done[0], SHOWN_EVERY - 1), 0)):
-            self.show(done[DELAY], DELAY)
-
-    def show(self, step: Any, pending: int) -> None:
-        """Shows others that all steps before this number are done; by one thread.  pending: groups
-        of additions that are of later steps."""
-        tma.wait(pending)
+    def show(self, step: Any) -> None:
+        """Shows others that all steps before this number are done; by one thread."""
+        tma.wait(0)
         self.order.show(self.flag, step)
