@@ -146,7 +146,7 @@ def _is_implicit(operation: Any) -> bool:
     return operation.name == "scf.yield" and not len(operation.operands)
 
 
-def _path(location: Any, known: dict[Any, str]) -> str | None:
+def _path(location: Any, known: dict[Any, str | None]) -> str | None:
     """The names of the stretches of a location, from the outer one on; None: it has none of ours,
     as constants that passes moved."""
     if location in known:
