@@ -44,8 +44,9 @@ def operands_of(op, seed, numbers=NUMBERS, sizes=None, **known):
     return given
 
 
-# What a product's sum in f32, or one P or dS that f32 rounds otherwise, moves a result by.
-EXACT = 2e-3
+# What a product's sum in f32, or one P or dS that f32 rounds otherwise, moves a result by; of a few
+# elements, whose inputs differ from run to run on a device, one may move more.
+EXACT, EXACT_ON_DEVICE = 2e-3, 2e-2
 # What rounding a result to its type does to the norm of its error.
 RESULTS = {dtypes.f32: 0.0, dtypes.f16: 2.0**-11, dtypes.f8e4m3: 2.0**-5, dtypes.f8e5m2: 2.0**-4}
 
@@ -76,6 +77,8 @@ def run(build, engine, target, most, numbers=NUMBERS, knobs=(), **known):
         actual = widen(made[tensor.uid])
         assert np.isfinite(actual).all(), field.name
         error = relative_error(actual, exact[field.name], 1e-2)
-        assert error < EXACT + RESULTS[tensor.type], f"relative error {error:.3g} of {field.name}"
+        bound = EXACT if where is machine.INTERPRETER else EXACT_ON_DEVICE
+        bound += RESULTS[tensor.type]
+        assert error < bound, f"relative error {error:.3g} of {field.name}"
         found[field.name] = actual
     return found, exact
