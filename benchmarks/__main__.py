@@ -110,7 +110,14 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--engine", default="matmul_sm80", help="default: %(default)s")
     sweep.add_argument(
         "--also", action="append", default=[],
-        help="STREAM_K=1: each candidate with these knobs, too; may be repeated",
+        help="SWIZZLE=512: each candidate with these knobs, too; may be repeated",
+    )  # fmt: skip
+    sweep.add_argument(
+        "--peer", action="append", default=[], help="torch: a column beside; may be repeated"
+    )
+    sweep.add_argument(
+        "--case", action="append", default=[],
+        help="id, of any sizes, as `variants` takes it, instead; may be repeated",
     )  # fmt: skip
     sweep.add_argument(
         "--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="its cases instead; of --seed, if drawn"

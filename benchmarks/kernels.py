@@ -38,7 +38,7 @@ def run_cases(
     if contestants.OURS in columns:
         _compile(cases, bench)
     for case in cases:
-        makers = {name: _maker(contestants.ALL[name], case, bench) for name in columns}
+        makers = {name: maker(contestants.ALL[name], case, bench) for name in columns}
         measured = measure_or_say(case, makers, bench)
         if measured is not None:
             results.add(case.id, row_of(case, measured))
@@ -56,7 +56,8 @@ def row_of(case: Case, measured: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _maker(contestant: Contestant, case: Case, bench: Bench) -> Maker:
+def maker(contestant: Contestant, case: Case, bench: Bench) -> Maker:
+    """A contestant's columns of a case, once it has buffers."""
     return lambda sets: contestant(case, sets, bench)
 
 

@@ -68,11 +68,15 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
 
 
 def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
-    sweep.run_sweep(swept(given), given.engine, given.most, bench, made, also=given.also)
+    sweep.run_sweep(
+        swept(given), given.engine, given.most, bench, made, also=given.also, peers=given.peer
+    )
 
 
 def swept(given: Namespace) -> list[Case]:
     """The cases that `sweep` is asked for: generated matmuls by default."""
+    if given.case:
+        return [lists.case_of(id_) for id_ in given.case]
     if given.set:
         seed = given.seed if given.set in generated.DRAWN else None
         cases = {case.id: case for case in listed(given.set, seed)}

@@ -18,18 +18,20 @@ from dnnc.target import of
 
 from .cases.case import Buffers, Case
 from .compilers import our_graph
-from .kernels import measure_or_say
+from .kernels import Makers, maker, measure_or_say
+from .peers import contestants
 from .peers.contestants import Bench, Column, our_launch
 from .results import Results, geometric_mean
 
 
 def run_sweep(
     cases: Sequence[Case], engine: str, most: int, bench: Bench, results: Results, *,
-    also: Sequence[str] = (),
+    also: Sequence[str] = (), peers: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Times an engine's candidates for each case; most: of each, in the order of prediction.
 
-    also: knobs, as of `variants`, that each of them is timed with, too.
+    also: knobs, as of `variants`, that each of them is timed with, too.  peers: contestants that
+    are timed beside them.
     """
     cases = [case for case in cases if case.id not in results.rows]
     todo = []
@@ -40,12 +42,14 @@ def run_sweep(
     for case, choices in todo:
         _compile(case, choices, bench)
     for case, choices in todo:
-        found = times(case, choices, bench)
-        if found is not None:
+        beside = {name: maker(contestants.ALL[name], case, bench) for name in peers}
+        measured = _measured(case, choices, bench, beside)
+        if measured is not None:
+            found = [_config(choice, measured.pop(text(choice.knobs))) for choice in choices]
             p = {k: v if isinstance(v, int | float | str | list) else str(v)
                  for k, v in case.p.items()}  # fmt: skip
             sizes = {"flops": case.flops, "bytes": case.bytes, "p": p}
-            results.add(case.id, {"configs": found, **sizes})
+            results.add(case.id, {"configs": found, "columns": measured, **sizes})
     print(summary(results))
 
 
@@ -124,15 +128,22 @@ def times(case: Case, choices: Sequence[Choice], bench: Bench) -> list[dict[str,
 
     None where the case itself fails.
     """
+    measured = _measured(case, choices, bench, {})
+    if measured is None:
+        return None
+    return [_config(choice, measured[text(choice.knobs)]) for choice in choices]
+
+
+def _measured(
+    case: Case, choices: Sequence[Choice], bench: Bench, peers: Makers
+) -> dict[str, dict[str, Any]] | None:
+    """The columns of choices, by the text of their knobs, and of peers."""
 
     def make(choice: Choice, sets: Sequence[Buffers]) -> dict[str, Column]:
         return {text(choice.knobs): our_launch(case, sets, bench, _options(choice))}
 
     makers = {text(choice.knobs): functools.partial(make, choice) for choice in choices}
-    measured = measure_or_say(case, makers, bench)
-    if measured is None:
-        return None
-    return [_config(choice, measured[text(choice.knobs)]) for choice in choices]
+    return measure_or_say(case, {**makers, **peers}, bench)
 
 
 def _config(choice: Choice, column: Mapping[str, Any]) -> dict[str, Any]:
