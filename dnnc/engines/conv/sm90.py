@@ -80,7 +80,10 @@ from .tiling_sm90 import conv_tiling_of, halo_tiling_of
 # Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
-_SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
+_SWAPPED = (
+    (256, 192), (256, 160), (256, 128), (128, 256), (128, 224), (128, 192), (128, 160),
+    (64, 512), (64, 384), (64, 256),
+)  # fmt: skip
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
 _PATTERN = (

@@ -19,16 +19,18 @@ from .shared_layout_sm90 import SharedLayout, slices_of
 from .tiling_sm90 import loads_are_async, tiling_of
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
-COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
+FEW_ROWS = 64  # which instructions have along their columns
+_SOME_ROWS = 2048  # which either side of an instruction may have
 MOST_BLOCKS = 4  # of a cluster that shares tiles
 MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 TILES = (
-    (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
-    (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
+    (128, 256), (256, 128), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96), (128, 64),
+    (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
@@ -41,17 +43,19 @@ def candidates_of(
     facts: ProductFacts,
     target: Target,
     *,
-    has_few_rows: bool,
+    rows: int,
 ) -> list[Knobs]:
     """The legal choices that are worth a look; not to be changed.
 
-    has_few_rows: the product has up to 64.
+    rows: that the product has in the typical case.
     """
     swaps = [int(facts.is_along_columns)]
     if facts.computes:
         swaps = [0, 1]  # consumers compute the operand along the rows, of either side
-    if not swaps[0] and has_few_rows:
+    if not swaps[0] and rows <= FEW_ROWS:
         swaps = [1, 0]
+    elif not swaps[0] and facts.can_turn and rows <= _SOME_ROWS:
+        swaps = [0, 1]  # tiles as wide as some hundred rows ask for
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps

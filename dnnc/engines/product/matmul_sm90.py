@@ -190,7 +190,7 @@ class MatmulSm90Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         m, *_ = sizes_of(matmul_of(fusion))
-        found = candidates_of(facts_of(fusion), target, has_few_rows=typical(m) <= 64)
+        found = candidates_of(facts_of(fusion), target, rows=typical(m))
         return [dict(knobs) for knobs in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
