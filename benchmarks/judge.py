@@ -59,11 +59,12 @@ def predicted(
     case: str, config: Mapping[str, Any], target: Target, mode: str = "A"
 ) -> float | None:
     """Seconds of a timed configuration, as a mode compares them; infinite: never chosen by itself;
-    None: refused."""
+    None: refused, as is a knob that the engine has no more."""
     engine, whole = engine_named(config["engine"]), _whole(case)
     known = _first_values(engine, whole, target)
     knobs = {**known, **{n: v for n, v in config["knobs"].items() if n in known}}
-    if engine.supports(whole, target) or engine.legal(knobs, whole, target):
+    asks_more = any(value for name, value in config["knobs"].items() if name not in known)
+    if asks_more or engine.supports(whole, target) or engine.legal(knobs, whole, target):
         return None
     if knobs not in _candidates(engine, case, target):
         return math.inf

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.orders import unknown_order
-from ..engines.engine import Engine, Knobs, Reason
+from ..engines.engine import KNOBS_OF_ANY, Engine, Knobs, Reason
 from ..errors import Status
 from ..target import Target
 from .choice_text import choice_text
@@ -43,9 +43,12 @@ def reasons_without_choice(engine: Engine, fusion: Fusion, target: Target) -> tu
     if reasons or engine.candidates(fusion, target):
         return reasons
     counts, first = Counter[tuple[str, str]](), dict[tuple[str, str], Reason]()
-    tries = list(_tries(engine, fusion, target))
-    for knobs in tries:
+    tries = 0
+    for knobs in _tries(engine, fusion, target):
         illegal = engine.legal(knobs, fusion, target)
+        if any(reason.clause == KNOBS_OF_ANY for reason in illegal):
+            continue
+        tries += 1
         if not illegal:
             supported = f"a choice of all its knobs, as {choice_text(engine.name, knobs)}"
             what = f"none of {engine.name} is worth a look"
@@ -58,7 +61,7 @@ def reasons_without_choice(engine: Engine, fusion: Fusion, target: Target) -> tu
         Reason(
             first[clause].status,
             "configurations",
-            f"{count} of {len(tries)} fail {clause[0]}: {first[clause].what}",
+            f"{count} of {tries} fail {clause[0]}: {first[clause].what}",
             clause[1],
         )
         for clause, count in counts.most_common(_TOLD)

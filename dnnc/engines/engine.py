@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Knobs = Mapping[str, int]
 
+KNOBS_OF_ANY = "knobs of any fusion"  # clause of values that no fusion's choice has together
+
 # cuDNN's CUDNN_LAYOUT_TYPE_PREFERRED_*.
 NCHW, NHWC = "PREFERRED_NCHW", "PREFERRED_NHWC"
 

@@ -192,7 +192,6 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("product/test_booleans_sm90.py", target=HOPPER),
         *_both("product/test_fragments_sm90.py", target=HOPPER),
         *_both("product/test_grouped_sm90.py", target=HOPPER),
-        *_both("product/test_schedules_sm90.py", target=HOPPER),
         *_both("product/test_turns_sm90.py", target=HOPPER),
         *_both("rows/test_wide_rows_sm90.py", target=HOPPER),
         LinkedTest("tests/gpu/test_variants.py", target=HOPPER),

@@ -81,9 +81,10 @@ def test_judging_wants_three_configurations_of_a_case(tmp_path):
         return {"engine": "matmul_sm90", "knobs": dict(knobs), "seconds": seconds}
 
     refused = config({**found[0], "TILE_M": 8, "TILE_N": 8}, 0.5)
-    by_hand = config({**found[0], "SCHED_POLICY": 1}, 1.0)
+    by_hand = config({**found[0], "SWIZZLE": 512}, 1.0)
+    gone = config({**found[0], "STREAM_K": 1}, 0.1)
     configs = [config(found[0], 2.0), config(found[1], 4.0), config(found[2], 3.0)]
-    data = {"rows": {case: {"configs": [*configs, refused, by_hand]}}}
+    data = {"rows": {case: {"configs": [*configs, refused, by_hand, gone]}}}
     assert shares_of(data, target) == {case: 0.5}
     few = {"rows": {case: {"configs": configs[:2]}}}
     assert shares_of(few, target) == {}

@@ -83,8 +83,7 @@ def test_mode_b_looks_at_more():
     assert set(of_a) < set(of_b)
     assert set(of_b[: len(of_a)]) == set(of_a)
     more = " ".join(of_b[len(of_a) :])
-    assert "SCHED_POLICY=1" in more
-    assert "STREAM_K=1" in more
+    assert "SWIZZLE=512" in more
 
 
 def test_mode_b_has_legal_choices_that_round_no_more():

@@ -102,8 +102,6 @@ def test_shapes_and_types(x, w, options, watch):
         (last, {"SPLIT_K_SLC": 2}),
         pytest.param(packed, {}, marks=slow),
         pytest.param(last, {"SWAP_AB": 1}, marks=slow),
-        pytest.param(last, {"STREAM_K": 1}, marks=slow),
-        pytest.param(last, {"SCHED_POLICY": 1}, marks=slow),
         pytest.param(last, {"WARP_SPEC_CFG": 4, "TILE_N": 128}, marks=slow),
         pytest.param(packed, {"WARP_SPEC_CFG": 4, "TILE_N": 128}, marks=slow),
     ],

@@ -75,8 +75,7 @@ def test_a_fusion_of_which_no_choice_is_legal_is_split():
 def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
     base = {
         "TILE_M": 128, "TILE_N": 256, "SWAP_AB": 0, "STAGES": 4, "WARP_SPEC_CFG": 1,
-        "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0, "SCHED_POLICY": 0,
-        "SWIZZLE": 2048,
+        "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWIZZLE": 2048,
     }  # fmt: skip
     text = "matmul_sm90:" + ":".join(f"{name}={value}" for name, value in base.items())
     engine = engine_named("matmul_sm90")

@@ -297,33 +297,6 @@ def relu_with_its_mask():
     return g, {**TALL, "TILE_N": 64}
 
 
-def plain(m, n, k):
-    g = matmul_graph(dtypes.f16)
-    x, w = g.tensor([1, m, k]), g.tensor([1, k, n], strides(k, n, "column"))
-    g.matmul(x, w).set_output()
-    return g
-
-
-def streamed():
-    """Three tiles for two blocks, the second of which begins with the end of the second tile."""
-    return plain(64, 136, 264), {**SMALL, "STREAM_K": 1}
-
-
-def streamed_short():
-    """One tile for two blocks, which come to its sums at the same time."""
-    return plain(64, 40, 136), {**SMALL, "STREAM_K": 1}
-
-
-def taken():
-    """Seven tiles for one block, which takes their numbers one by one."""
-    return plain(64, 440, 136), {**SMALL, "SCHED_POLICY": 1}
-
-
-def taken_ahead():
-    """Ten tiles of one panel each, of which six are loaded ahead: the numbers' ring goes round."""
-    return plain(64, 640, 64), {**SMALL, "SCHED_POLICY": 1, "STAGES": 6}
-
-
 def rows_over_a_cluster():
     """Three tiles for a pair of blocks, and four exchanges of each."""
     g = matmul_graph(dtypes.f16)
@@ -350,7 +323,6 @@ def promoted():
 
 
 HOPPER_CASES = {
-    "streamed": (streamed, 2),
     "wide rows": (rows_over_a_cluster, 2),
     "exit": (reduction_at_the_exit, 1),
     "promoted": (promoted, 1),
@@ -363,7 +335,6 @@ HOPPER_CASES = {
     "experts": (experts, 2),
     "fragments": (weights_in_the_registers_of_consumers, 1),
     "mask": (relu_with_its_mask, 1),
-    "taken": (taken, 1),
 }
 HOPPER_WAITS = (
     SPIN,
@@ -384,22 +355,12 @@ HOPPER_WAITS = (
 _ONE_WARP = "orders lanes of one warp, which the interpreter does by itself"
 _MORE_REGISTERS = "registers that a thread may have are no register that it uses"
 
-_TAKEN_FIRST = "a tile's number is there before its panels are loaded, for which the reader waited"
-_FEW_AHEAD = "two stages are no four tiles; see the case of ten"
-_RELEASED = "visibility between blocks, which the release or acquire beside it gives too"
-_LEFT_FIRST = "sums are left long before another block reads them here; see the case of one tile"
 _WAITED_TWICE = "the residual's stage has been waited for when the turn ended"
 _LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
 
 HOPPER_UNOBSERVABLE = {
     "attention": {("cp.async.wait_group", -1): _DRAINED},
     "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
-    "streamed": {
-        ("fence", -3): _RELEASED,
-        ("fence", -2): _RELEASED,
-        ("bar", -4): _LEFT_FIRST,
-        ("bar", -3): _LEFT_FIRST,
-    },
     "wide rows": {
         **{("bar", place): _ONE_WARP for place in (-6, -5, -4, -3)},
         ("barrier", -1): _LAST_EXCHANGE,
@@ -419,14 +380,13 @@ HOPPER_UNOBSERVABLE = {
         ("bar", -3): _ONE_WARP,
         (SPIN, -5): _WAITED_TWICE,
     },
-    "taken": {("bar", -1): _ONE_WARP, (SPIN, -5): _TAKEN_FIRST, (SPIN, -3): _FEW_AHEAD},
 }
 
 
 # In CI stay those that tell the waits of one part each.
 SLOW = (
-    "wide rows", "turns and residual", "residual", "streamed", "experts", "taken", "mask",
-    "registers", "turns", "exit", "fragments", "split k",
+    "wide rows", "turns and residual", "residual", "experts", "mask", "registers", "turns", "exit",
+    "fragments", "split k",
 )  # fmt: skip
 
 
@@ -441,29 +401,6 @@ def test_each_wait_of_hopper_is_needed(name, monkeypatch):
     found, alive = survivors(build, "matmul_sm90", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS))
     assert len(found) > 15
     assert alive == set(HOPPER_UNOBSERVABLE.get(name, {}))
-
-
-def test_sums_are_left_and_read_after_barriers(monkeypatch):
-    """The two barriers of `StreamSum`, where blocks come to it at the same time."""
-    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 2})
-
-    def barriers(module, kernel):
-        return [found for found in removed(module, kernel, ("bar",)) if found[0][1] in (-4, -3)]
-
-    found, alive = survivors(streamed_short, "matmul_sm90", "sm_90a", barriers)
-    assert len(found) == 2
-    assert not alive
-
-
-def test_the_ring_of_taken_numbers_waits_for_its_readers(monkeypatch):
-    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
-
-    def wait(module, kernel):
-        return [found for found in removed(module, kernel, (SPIN,)) if found[0][1] == -2]
-
-    found, alive = survivors(taken_ahead, "matmul_sm90", "sm_90a", wait)
-    assert len(found) == 1
-    assert not alive
 
 
 # ---- pixels that warps compute: three tiles for one block, of three taps each

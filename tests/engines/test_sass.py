@@ -261,7 +261,6 @@ WAYS = {
     "6 stages": {"STAGES": 6},
     "cluster": {"STAGES": 6, "TILE_CGA_M": 2},
     "swapped": {"STAGES": 6, "SWAP_AB": 1, "TILE_M": 128},
-    "dynamic": {"STAGES": 4, "SCHED_POLICY": 1},
 }
 QUICK = [
     (72, 3, "4 stages", True, False), (72, 3, "swapped", True, True),

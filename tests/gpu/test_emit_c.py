@@ -21,7 +21,7 @@ from tests.attention_plans import DECODE, PREFILL, decode, prefill
 from tests.emit import c_compiler
 from tests.emit.built import C_TYPES
 from tests.emit.example import write_files
-from tests.emit.test_calls import grouped, new_graph, product, scaled, streamed, twice
+from tests.emit.test_calls import grouped, new_graph, product, scaled, twice
 from tests.engines.elementwise.test_pointwise import M
 from tests.engines.rows.test_grid import CONFIG, batchnorm
 from tests.support import device, machine
@@ -137,14 +137,6 @@ def test_tensor_maps_of_groups():
     first = next(t for t in graph.inputs if t.type is dtypes.i32)
     inputs[first.uid] = np.array([0, 20, 60, 61], np.int32).reshape(-1, 1, 1)
     check(g, inputs=inputs, target="sm_90a", engine="matmul_sm90", allowance=2.0**-18)
-
-
-@pytest.mark.sm90
-def test_memsets_and_cooperative_launches():
-    check(
-        streamed(), {"M": 500}, target="sm_90a", engine="matmul_sm90", knobs={"STREAM_K": 1},
-        allowance=2.0**-16,
-    )  # fmt: skip
 
 
 def test_several_launches_and_a_workspace():

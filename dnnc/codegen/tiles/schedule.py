@@ -19,9 +19,8 @@ class TilePlace:
 
     first_step, end_step: which panels of k are multiplied.  b_batch: the coordinates of B's
     matrix, where they differ.  end: where a group of rows ends, along the rows of the graph's
-    product; None: with the matrix.  last_block: the last one that has steps of the tile, where
-    several may.  is_across: whether the two blocks of a cluster have tiles of the same rows, and
-    not of the same columns; None: as the cluster says.
+    product; None: with the matrix.  is_across: whether the two blocks of a cluster have tiles of
+    the same rows, and not of the same columns; None: as the cluster says.
     """
 
     row: Any
@@ -31,7 +30,6 @@ class TilePlace:
     end_step: Any
     b_batch: Mapping[int, Coordinate] | None = None
     end: Any = None
-    last_block: Any = None
     is_across: Any = None
 
     @property

@@ -191,7 +191,7 @@ def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[
     By im2col the panels of a pixel follow each other, and each is code of its own.
     """
     steps = shape.panel_steps(element_bytes)
-    is_cut = knobs["SPLIT_K_SLC"] > 1 or knobs["STREAM_K"]
+    is_cut = knobs["SPLIT_K_SLC"] > 1
     is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
     every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
     return steps if is_known and steps[-1] < every else ()

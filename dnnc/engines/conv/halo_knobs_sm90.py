@@ -104,7 +104,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
         supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
     knobs = main_loop_knobs(knobs)
-    others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
+    others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
     for name, value in (*others.items(), ("WARP_SPEC_CFG", 1)):
         if knobs[name] != value:
             return (knob_reason(f"TILE_ROWS={rows} and {name}={knobs[name]}", f"{name}={value}"),)
@@ -185,7 +185,7 @@ def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[
             knobs = {
                 "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": min(STAGES),
                 "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
-                "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
+                "WARP_SPEC_CFG": 1, "SWIZZLE": SWIZZLES[0],
                 "TILE_ROWS": rows, "TILE_COLS": columns,
             }  # fmt: skip
             if stages := _stages(halo, knobs, fusion, target):

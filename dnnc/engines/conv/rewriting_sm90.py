@@ -38,7 +38,7 @@ from ...dialect.tensor import Tensor
 from ...mlir import nvvm
 from ...target import WARP_THREADS
 from ..product.matrices_sm90 import Batch
-from ..product.tile_loop_sm90 import Role, Tiles
+from ..product.tile_loop_sm90 import Tiles
 from .halo import Halo
 from .halo_sm90 import HaloSpace
 from .operands_sm90 import PixelOperand, group_of
@@ -166,7 +166,7 @@ class Rewriter:
 
     def run(self, tiles: Tiles) -> None:
         """By WARPS warps of the producer: all but its first one."""
-        tiles.each(Cursor(), self._tile, Role.WARPS)
+        tiles.each(Cursor(), self._tile)
 
     def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
         raise NotImplementedError

@@ -80,10 +80,7 @@ from .tiling_sm90 import conv_tiling_of, halo_tiling_of
 # Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
-_SWAPPED = (
-    (256, 192), (256, 160), (256, 128), (128, 256), (128, 224), (128, 192), (128, 160),
-    (64, 512), (64, 384), (64, 256),
-)  # fmt: skip
+_SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
 _PATTERN = (
@@ -185,8 +182,6 @@ class ConvSm90Engine(Engine):
             f"1: the warpgroups that multiply share their tiles; {TURNS}: two take tiles by turns, "
             "and one's epilogue runs beside the other's products",
         ),
-        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
-        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
         Knob(
             "SWIZZLE",
             SWIZZLES,
@@ -239,7 +234,6 @@ class ConvSm90Engine(Engine):
             1,
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
-            bool(knobs["STREAM_K"]),
             target,
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,

@@ -172,7 +172,6 @@ class ConvStemSm90Engine(Engine):
             0,
             target.mma_tflops[RATE_OF[op.moved.type]],
             residents(target.sm_count, 1),
-            False,
             target,
             loads=(loaded, 0.0),
             taken=rows * 128 * stem.conflicts / _WORDS_RATE,
@@ -295,8 +294,6 @@ def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
         producers=1,
         groups=0,
         exchanges=0,
-        streams=False,
-        is_dynamic=False,
         pixels={"slots": knobs["STAGES"], "slot_bytes": stem.slot_bytes},
     )
 

@@ -105,8 +105,6 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
         producers=1,
         groups=0,
         exchanges=0,
-        streams=False,
-        is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=True,
         pixels={"slots": halo.slots, "slot_bytes": halo.slot_bytes},
         halo={

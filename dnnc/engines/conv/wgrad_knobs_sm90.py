@@ -33,7 +33,7 @@ _MOST_POSITIONS = 512
 _NARROW_COLUMNS = 72  # that the time of a narrow product is as long as
 _WHOLE = {
     "TILE_M": wgmma.M, "TILE_N": ALL_COLUMNS, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
-    "STREAM_K": 0, "SWIZZLE": SWIZZLES[0],
+    "SWIZZLE": SWIZZLES[0],
 }  # fmt: skip
 
 

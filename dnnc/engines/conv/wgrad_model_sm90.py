@@ -16,7 +16,6 @@ from ...target import Target
 from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
 from ..product.tile_sm90 import consumers_of
-from ..surface import MEMSET_SECONDS
 from .wgrad_sums import added_seconds, sum_seconds
 
 _FILL_SECONDS = 0.3e-6  # of a block, the launch with it
@@ -34,7 +33,6 @@ _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 # products.  Without it three rounds of clusters of eight were predicted 21 us, and took 36.
 _SPLIT_SECONDS = 0.5e-6
 _SPLIT_RATE = 19e9
-_STREAM_RATE = 30e9  # bytes a second of sums through global memory
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,6 @@ class WgradTile:
     parts: int
     has_sums: bool
     is_direct: bool
-    streams: bool
     mma_tflops: float
     residents: int
     target: Target
@@ -82,12 +79,7 @@ class WgradTile:
         tiles = -(-work.rows // tall) * -(-work.columns // wide) * work.groups
         steps, step = ceil(work.steps / (self.parts * self.splits)), self._step_seconds()
         after = self._after_seconds()
-        if self.streams:  # whose blocks end together
-            rounds = tiles / self.residents
-            after += ceil(1 / rounds) * 4 * self.tile[0] * self.tile[1] / _STREAM_RATE
-            busy = MEMSET_SECONDS + rounds * steps * step + after
-        else:
-            busy = -(-tiles * self.parts // self.residents) * (steps * step + after)
+        busy = -(-tiles * self.parts // self.residents) * (steps * step + after)
         fill = _FILL_SECONDS
         if self.cluster != (1, 1) or self.splits > 1:
             fill += _CLUSTER_FILL_SECONDS

@@ -44,7 +44,7 @@ _PAIR = 2  # neighbouring channels that the epilogue works on together
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
     """The knobs of the main loop."""
-    whole = {"WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0}
+    whole = {"WARP_SPEC_CFG": 1, "SWAP_AB": 0}
     return {**whole, "TILE_ROWS": 0, "TILE_COLS": 0, **knobs}
 
 
@@ -185,8 +185,6 @@ def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tili
         producers=1,
         groups=0,
         exchanges=0,
-        streams=False,
-        is_dynamic=False,
         pixels={
             "slots": knobs["STAGES"],
             "slot_bytes": tile.slot_bytes,

@@ -94,7 +94,7 @@ _TILES = (
 )  # fmt: skip
 
 
-_PLAIN = {"STREAM_K": 0, "TILE_ROWS": 0, "TILE_COLS": 0, REDUCTION.name: 0}
+_PLAIN = {"TILE_ROWS": 0, "TILE_COLS": 0, REDUCTION.name: 0}
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,6 @@ class ConvWgradSm90Engine(Engine):
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
         Knob("SPLIT_K_BUF", PARTS, "parts of the pixels, whose sums a second kernel adds up"),
         REDUCTION,
-        # No candidate: blocks that are at other pixels at the same time find less of X in L2.  A
-        # layer of 320 channels took 622 us, where 250 are predicted of parts and cuDNN took 266.
-        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
         Knob(
             "TILE_ROWS",
             (0, *ROWS),
@@ -186,9 +183,6 @@ class ConvWgradSm90Engine(Engine):
             return (knob_reason(what, f"up to {least}"),)
         if reasons := _spill_reasons(knobs):
             return reasons
-        if knobs["STREAM_K"] and has_sums(shape, knobs):
-            what = "STREAM_K=1 with sums in the workspace"
-            return (knob_reason(what, "SPLIT_K_BUF=1, channels of a group a multiple of 64"),)
         facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
         return illegal_reasons(Choice.of(knobs), facts, target)
 
@@ -231,7 +225,6 @@ class ConvWgradSm90Engine(Engine):
             parts_of(knobs),
             has_sums(shape, knobs),
             facts.epilogue[0].is_direct,
-            bool(knobs["STREAM_K"]),
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,

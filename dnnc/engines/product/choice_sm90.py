@@ -17,9 +17,8 @@ class Choice:
 
     tile_m, tile_n: a block's tile of the product.  blocks_m, blocks_n: of a cluster that shares
     tiles.  splits: blocks of a cluster that share a tile's k.  roles: what the warpgroups do,
-    WARP_SPEC_CFG.  streams: whether the last tiles are cut along k.  is_dynamic: whether a block
-    takes its next tile when it is free.  swizzle: rows of the product whose tiles follow each
-    other.  swaps: whether the transpose is computed.
+    WARP_SPEC_CFG.  swizzle: rows of the product whose tiles follow each other.
+    swaps: whether the transpose is computed.
     """
 
     tile_m: int
@@ -29,8 +28,6 @@ class Choice:
     blocks_n: int
     splits: int
     roles: int
-    streams: bool
-    is_dynamic: bool
     swizzle: int
     swaps: bool
 
@@ -44,8 +41,6 @@ class Choice:
             knobs["TILE_CGA_N"],
             knobs["SPLIT_K_SLC"],
             knobs["WARP_SPEC_CFG"],
-            bool(knobs["STREAM_K"]),
-            bool(knobs["SCHED_POLICY"]),
             knobs["SWIZZLE"],
             bool(knobs["SWAP_AB"]),
         )
@@ -56,8 +51,7 @@ class Choice:
         return {
             "TILE_M": self.tile_m, "TILE_N": self.tile_n, "STAGES": self.stages,
             "TILE_CGA_M": self.blocks_m, "TILE_CGA_N": self.blocks_n, "SWAP_AB": int(self.swaps),
-            "SPLIT_K_SLC": self.splits, "WARP_SPEC_CFG": self.roles, "STREAM_K": int(self.streams),
-            "SCHED_POLICY": int(self.is_dynamic), "SWIZZLE": self.swizzle,
+            "SPLIT_K_SLC": self.splits, "WARP_SPEC_CFG": self.roles, "SWIZZLE": self.swizzle,
         }  # fmt: skip
 
     @property

@@ -3,7 +3,6 @@
 
 tile:  multiply (`multiplier_sm90`)
        split k:    exchange sums with the blocks that share the tile; finish a slice
-       stream-K:   add the sums of other blocks and finish, or leave the sums to another block
        otherwise:  finish: the epilogue (`epilogue_sm90`) on whole sums
 or, where the warpgroup has no rows of a group: let the stages of the tile go by
 """
@@ -18,7 +17,6 @@ from ...codegen import ops
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.split import SplitSum
-from ...codegen.hopper.stream_sum import StreamSum
 from ...codegen.state import chosen
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
@@ -26,7 +24,7 @@ from .epilogue_loads_sm90 import Loads, RingLoads, StageLoads
 from .epilogue_sm90 import Epilogue
 from .multiplier_sm90 import Multiplier, Places
 from .rings_sm90 import Rings
-from .tile_loop_sm90 import Role, has_epilogue, own_part
+from .tile_loop_sm90 import has_epilogue, own_part
 from .tile_sm90 import Tiling
 
 Sums = Sequence[Sequence[Any]]  # [accumulator][register]
@@ -49,15 +47,14 @@ class Progress:
 class Consumer:
     """One consumer warpgroup, by all of its threads.
 
-    split: of blocks that share a tile's k.  stream: where tiles are cut along k; None: they are
-    not.  loads: what its epilogues read; None: nothing.  rank: of the block in its cluster.
+    split: of blocks that share a tile's k.  loads: what its epilogues read; None: nothing.
+    rank: of the block in its cluster.
     """
 
     tiling: Tiling
     multiplier: Multiplier
     epilogue: Epilogue
     split: SplitSum
-    stream: StreamSum | None
     loads: Loads | None
     rank: Any
 
@@ -76,15 +73,15 @@ class Consumer:
         if multiplier.loop:
             first = t.producers * wgmma.WARPGROUP_THREADS
             multiplier.loop.begin(ops.thread_id() - first, t.consumers * wgmma.WARPGROUP_THREADS)
-        multiplier.tiles.each(start, self._tile, Role.WARPS, self.own)
+        multiplier.tiles.each(start, self._tile, self.own)
         self.epilogue.end()
 
     def _tile(self, place: TilePlace, now: Progress) -> Progress:
         place = own_part(self.tiling, place, self.own)
-        has_rows = None if self.tiling.streams else has_epilogue(self.tiling, place)
         return chosen(
-            has_rows, now, lambda: self._multiply(place, now), lambda: self._skip(place, now)
-        )
+            has_epilogue(self.tiling, place), now,
+            lambda: self._multiply(place, now), lambda: self._skip(place, now),
+        )  # fmt: skip
 
     def _skip(self, place: TilePlace, now: Progress) -> Progress:
         assert now.places.stages is not None
@@ -98,10 +95,7 @@ class Consumer:
             self._finish_split(place, sums, now.parity)
             return replace(now, parity=now.parity ^ 1)
         registers = [wgmma.unpacked(accumulator) for accumulator in sums]
-        if self.stream is None:
-            now = self._finish(place, registers, now)
-        else:
-            now = self._finish_streamed(self.stream, place, registers, now)
+        now = self._finish(place, registers, now)
         return replace(now, places=self.multiplier.following(now.places, place))
 
     # ---- the epilogue
@@ -117,25 +111,6 @@ class Consumer:
         else:
             now = replace(now, loads=loads)
         return now if now.parity is None else replace(now, parity=parity ^ 1)
-
-    def _finish_streamed(
-        self, stream: StreamSum, place: TilePlace, sums: Sums, now: Progress
-    ) -> Progress:
-        """Adds what other blocks have of a tile and finishes it, or leaves its sums to another."""
-        flat = [register for part in sums for register in part]
-        block, thread, meet = ops.block_id(), self.epilogue.thread, self.epilogue.meet
-
-        def total() -> Progress:
-            whole = stream.total(flat, block, place.last_block, self.own, thread, meet)
-            each = len(whole) // len(sums)
-            parts = [whole[i : i + each] for i in range(0, len(whole), each)]
-            return self._finish(place, parts, now)
-
-        def leave() -> Progress:
-            stream.put(flat, block, self.own, thread, meet)
-            return now
-
-        return chosen(has_epilogue(self.tiling, place), now, total, leave)
 
     @stretch("sum of parts")
     def _finish_split(self, place: TilePlace, sums: Sequence[Any], phase: Any) -> None:

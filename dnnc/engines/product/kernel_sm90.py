@@ -15,8 +15,6 @@ from ...codegen.hopper import cluster, mbarrier, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
-from ...codegen.hopper.stream_sum import StreamSum
-from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.hopper.turns import Turns
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
@@ -105,12 +103,12 @@ class Emitter:
             wgmma.set_registers(t.registers[1], grows=True)
         own, lane = self.group - t.producers, ops.thread_id() & (WARP_THREADS - 1)
         self.epilogue.begin(own)
-        loads, stream = own_loads(t, self.rings, own, self.cluster.tiles), self._stream_sum()
+        loads = own_loads(t, self.rings, own, self.cluster.tiles)
         multiplier = Multiplier(
             t, self.matrices, self.rings.stages, self.cluster.tiles, self.loop, self.turns, own,
             lane, self.tiles,
         )  # fmt: skip
-        Consumer(t, multiplier, self.epilogue, self.split, stream, loads, self.rank).run()
+        Consumer(t, multiplier, self.epilogue, self.split, loads, self.rank).run()
 
     # ---- barriers
 
@@ -148,8 +146,6 @@ class Emitter:
             self.loop.pixels.make(rewriting or 1, t.consumers * 4)
         if self.rewriter:
             self.rewriter.make()
-        if self.tiles.ring:
-            self.tiles.ring.make(t.consumers * 4 + len(rings.loads) + rewriting)
 
     # ---- the block's parts
 
@@ -166,7 +162,7 @@ class Emitter:
         )
         return Tiles(
             self.kernel, t, order, matrices.batch, self.cluster, self.rank, self.groups,
-            self._tile_ring(), *self._own_steps(), matrices.steps_of,
+            *self._own_steps(), matrices.steps_of,
         )  # fmt: skip
 
     def _own_steps(self) -> tuple[Any, Any]:
@@ -176,18 +172,6 @@ class Emitter:
             return 0, steps
         own = self.cluster.slice(self.rank)
         return own * steps // splits, (own + 1) * steps // splits
-
-    def _tile_ring(self) -> TileRing | None:
-        """The ring of tiles that are taken from a counter; None: they are not."""
-        s = self.tiling.shared
-        if not self.tiling.is_dynamic:
-            return None
-        return TileRing.of(
-            self.rings.at(s.ring_offset),
-            self.rings.at(s.ring_offset + TileRing.bytes()),
-            self.kernel.workspace(self._workspace("tiles")),
-            self.cluster.count(),
-        )
 
     def _own_loop(self) -> Loop | None:
         """The main loop where pixels of a convolution come once for all taps."""
@@ -213,18 +197,6 @@ class Emitter:
             t.splits, t.shared.slices, t.consumers * wgmma.WARPGROUP_THREADS,
             rings.at(t.shared.split_offset), rings.at(t.shared.split_barriers_offset),
         )  # fmt: skip
-
-    def _stream_sum(self) -> StreamSum | None:
-        """The sums of tiles that are cut along k; None: they are not."""
-        t = self.tiling
-        if not t.streams:
-            return None
-        slots, flags = (self.kernel.workspace(self._workspace(n)) for n in ("slots", "flags"))
-        return StreamSum(slots, flags, t.consumers, t.sums)
-
-    def _workspace(self, name: str) -> str:
-        """The full name of a workspace buffer of this kernel."""
-        return f"{self.kernel.name}.{name}"
 
     def _group_table(self, memory: Any) -> GroupTable | None:
         """The table of A's groups of rows, whose bounds are on the device; None: there are none."""

@@ -16,7 +16,7 @@ from .choice_sm90 import FRAGMENTS, TURNS, Choice
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .pattern import knob_reason, matmuls_of
 from .shared_layout_sm90 import SharedLayout, slices_of
-from .tiling_sm90 import loads_are_async, tiling_of
+from .tiling_sm90 import tiling_of
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
@@ -24,13 +24,12 @@ BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
 FEW_ROWS = 64  # which instructions have along their columns
-_SOME_ROWS = 2048  # which either side of an instruction may have
 MOST_BLOCKS = 4  # of a cluster that shares tiles
 MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 TILES = (
-    (128, 256), (256, 128), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96), (128, 64),
-    (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
+    (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
+    (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
@@ -54,8 +53,6 @@ def candidates_of(
         swaps = [0, 1]  # consumers compute the operand along the rows, of either side
     if not swaps[0] and rows <= FEW_ROWS:
         swaps = [1, 0]
-    elif not swaps[0] and facts.can_turn and rows <= _SOME_ROWS:
-        swaps = [0, 1]  # tiles as wide as some hundred rows ask for
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
@@ -92,8 +89,7 @@ def legal_choices(
             continue  # a warpgroup that computes two blocks of rows waits for itself
         choice = Choice(
             *tile, stages=2, blocks_m=cluster[0], blocks_n=cluster[1], splits=splits,
-            roles=producers, streams=False, is_dynamic=False, swizzle=SWIZZLES[0],
-            swaps=bool(swap),
+            roles=producers, swizzle=SWIZZLES[0], swaps=bool(swap),
         )  # fmt: skip
         if _apart_from_smem(choice, facts):
             continue
@@ -126,7 +122,8 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     own_columns = choice.part[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {choice.tile_m}x{choice.tile_n}, SWAP_AB={int(choice.swaps)}"
-        return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
+        supported = f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"
+        return (knob_reason(name, supported, of_any=True),)
     sums = choice.accumulators * facts.products * (1 + facts.promotes)
     if sums > facts.most_sums:
         # More accumulators than the registers of two consumer warpgroups hold.
@@ -155,8 +152,6 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         what += "that are read for the phases of a gradient"
         return (knob_reason(what, f"SWAP_AB={facts.swaps[0]}"),)
     if reasons := _split_reasons(choice, facts):
-        return reasons
-    if reasons := _schedule_reasons(choice, facts):
         return reasons
     if reasons := _share_reasons(choice, facts):
         return reasons
@@ -192,8 +187,8 @@ def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         what = "an X that is computed"
     elif facts.has_phases:
         what = "phases of a gradient with a stride"
-    elif choice.streams or choice.is_dynamic or choice.splits > 1:
-        what = "split k, STREAM_K=1 or SCHED_POLICY=1"
+    elif choice.splits > 1:
+        what = "split k"
     elif facts.width > choice.sides[1]:
         what = f"rows of {facts.width} over several blocks"
     if not what:
@@ -233,24 +228,6 @@ def _split_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     columns = choice.sides[1]
     if columns % (8 * slices_of(columns, splits)):
         return (knob_reason(f"{columns} columns in {splits} parts", "multiples of 8"),)
-    return ()
-
-
-def _schedule_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
-    """Which tiles may be cut along k, or taken one by one."""
-    asked = (("STREAM_K", choice.streams), ("SCHED_POLICY", choice.is_dynamic))
-    names = [name for name, is_asked in asked if is_asked]
-    if not names:
-        return ()
-    blocks = choice.shared_blocks * choice.splits
-    if len(names) > 1 or blocks > 1 or facts.is_grouped:
-        what = f"{' and '.join(names)} with clusters, groups or each other"
-        return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
-    if choice.streams and facts.has_phases:
-        return (knob_reason("STREAM_K=1 and phases of a gradient with a stride", "STREAM_K=0"),)
-    if choice.is_dynamic and not loads_are_async(choice, facts):
-        what = "SCHED_POLICY=1 and operands that pass through registers"
-        return (knob_reason(what, "operands that TMA brings"),)
     return ()
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...codegen.hopper.cluster import Cluster, resident_clusters
-from ...codegen.hopper.stream_sum import StreamSum
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -37,23 +36,5 @@ def emit_product(
     clusters = resident_clusters(device_dim("sm_count"), blocks)
     if (beside := emitter.matrices.beside) > 1:
         clusters = maximum(clusters // beside, 1) * beside
-    work = emitter.tiles.most
-    if tiling.streams:
-        work = work * emitter.matrices.steps
-        # Slots in the workspace are as many as the target has SMs.
-        clusters = minimum(clusters, output.target.sm_count)
-        _make_slots(tiling, output)
-    if tiling.is_dynamic:
-        counter = output.workspace("tiles", 4)
-        output.memset(counter, 4)
-    grid = (minimum(work, clusters) * blocks, 1, 1)
-    output.launch(kernel, grid, cooperative=tiling.streams)
+    output.launch(kernel, (minimum(emitter.tiles.most, clusters) * blocks, 1, 1))
     emitter.epilogue.exits.emit_second(output)
-
-
-def _make_slots(tiling: Tiling, output: Output) -> None:
-    """Buffers of the sums that blocks leave to each other, and flags, which are lowered."""
-    blocks = output.target.sm_count
-    output.workspace("slots", blocks * StreamSum.bytes(tiling.consumers, tiling.sums))
-    bytes_ = blocks * StreamSum.flag_bytes(tiling.consumers)
-    output.memset(output.workspace("flags", bytes_), bytes_)

@@ -175,8 +175,6 @@ class MatmulSm90Engine(Engine):
             "that multiply compute the operand along the instruction's rows; 4: one that loads, "
             "and two that take tiles by turns: one's epilogue runs beside the other's products",
         ),
-        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
-        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
         Knob(
             "SWIZZLE",
             SWIZZLES,
@@ -211,7 +209,6 @@ class MatmulSm90Engine(Engine):
             0 if choice.takes_fragments else choice.producers,
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, choice.shared_blocks * choice.splits),
-            choice.streams,
             target,
             narrow=facts.narrow,
             takes_turns=choice.takes_turns,

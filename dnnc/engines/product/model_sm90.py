@@ -84,7 +84,6 @@ _HEAVY_EPILOGUE_RATE = 8.5e9
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
 _SPLIT_RATE = 19e9  # bytes a second of it
-_STREAM_RATE = 30e9  # bytes a second of sums through global memory
 # Of a group's weights, what each cluster's tiles beside the first read again: of 64 experts, those
 # of 512 rows in tiles of 128 moved 2.0 times their weights' bytes, of 256 rows 1.2 times.
 _GROUPS_AGAIN = 0.25
@@ -122,7 +121,7 @@ class HopperTile:
     from registers.  load_share: of TMA's rate.  computed_rows: of the operands' tiles
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
-    at the same time.  streams: the last tiles are cut along k, so that blocks end together.
+    at the same time.
     has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col: whether
     A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the share that is loaded:
     pixels with their halo stay for all taps of a filter.  narrow: of A and B, whether they go
@@ -149,7 +148,6 @@ class HopperTile:
     producers: int
     mma_tflops: float
     residents: int
-    streams: bool
     target: Target
     is_im2col: bool = False
     loads: tuple[float, float] = (1.0, 1.0)
@@ -182,7 +180,7 @@ class HopperTile:
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
         clusters = work.count * self._clusters(work)
-        rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
+        rounds = -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
         if self.taken:
@@ -234,7 +232,7 @@ class HopperTile:
         """Whether a tile has few elements of a row of C."""
         return min(work.n, self.tile[1]) <= _SHORT_ROW
 
-    def _busy_seconds(self, rounds: float, products: float, after: float) -> float:
+    def _busy_seconds(self, rounds: int, products: float, after: float) -> float:
         """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
         and of what follows them."""
         if not self.takes_turns:
@@ -330,8 +328,6 @@ class HopperTile:
         seconds = _TILE_SECONDS + elements / rate
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
-        if self.streams:
-            seconds += 2 * elements * 4 / _STREAM_RATE
         if self.splits > 1:
             seconds += _SPLIT_SECONDS * log2(self.splits) + elements * 4 / _SPLIT_RATE
         return seconds

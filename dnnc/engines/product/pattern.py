@@ -14,7 +14,7 @@ from ...dialect.tensor import Tensor, text
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
-from ..engine import Reason
+from ..engine import KNOBS_OF_ANY, Reason
 from ..surface import boolean_reason, count_reasons, fewer_than, pattern_reason
 from ..views.reduced import follows_reduction, unreduced_reason
 
@@ -246,5 +246,6 @@ def is_along_columns(output: Tensor) -> bool:
     return is_unit(output, row) and not is_unit(output, column)
 
 
-def knob_reason(what: str, supported: str) -> Reason:
-    return Reason(Status.NOT_SUPPORTED, "knobs", what, supported)
+def knob_reason(what: str, supported: str, *, of_any: bool = False) -> Reason:
+    """of_any: of knobs that go together for no fusion."""
+    return Reason(Status.NOT_SUPPORTED, KNOBS_OF_ANY if of_any else "knobs", what, supported)

@@ -22,7 +22,7 @@ from ...mlir import nvvm
 from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Loop, Matrices, Rewriter
 from .rings_sm90 import Rings
-from .tile_loop_sm90 import Role, Tiles, has_epilogue, own_part
+from .tile_loop_sm90 import Tiles, has_epilogue, own_part
 from .tile_sm90 import Tiling
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
@@ -102,14 +102,14 @@ class Producer:
                 lambda: self.epilogue.start_loads(ring, place, here), lambda: here,
             )  # fmt: skip
 
-        self.tiles.each(Cursor(), tile, Role.THREAD, own)
+        self.tiles.each(Cursor(), tile, own)
 
     @stretch("load")
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
         t = self.tiling
         if self.loop:
-            self.tiles.each(self.loop.start_loads(), self.loop.load_tile, Role.TAKER)
+            self.tiles.each(self.loop.start_loads(), self.loop.load_tile)
             return
 
         def tile(place: TilePlace, now: Loading) -> Loading:
@@ -137,7 +137,7 @@ class Producer:
         start = Loading(Cursor(), raw, 0)
         if t.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
             start = Loading(Cursor(self.group, 0), raw, self.group)
-        self.tiles.each(start, tile, Role.TAKER)
+        self.tiles.each(start, tile)
 
     def _load_after(self, place: TilePlace, here: Cursor) -> Cursor:
         """Loads what a tile's epilogues read, where the operands' stages bring it."""

@@ -2,7 +2,7 @@
 """SharedLayout: where everything of a block of Hopper's main loop lies in shared memory.
 
     stages | pixels | store buffers | load buffers | raw tiles | split sums
-    | barriers of all these | groups | row exchange | tile ring | rewriting | turns
+    | barriers of all these | groups | row exchange | rewriting | turns
 
 Heuristics ask it for the size of a choice of knobs, kernels for the offsets of the same choice, so
 that the one can't differ from the other.
@@ -19,7 +19,6 @@ from ...codegen.hopper import mbarrier, wgmma
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
 from ...codegen.hopper.staged_store import ALIGNMENT
-from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.hopper.turns import Turns
 from ...codegen.tiles.groups import GroupTable
 from ...codegen.tiles.padding import WORD_BYTES
@@ -46,7 +45,7 @@ class SharedLayout:
     goes through shared memory.
     splits: blocks that share a tile's k.  sums_bytes: of what they exchange.
     peers: blocks that share rows.  exchanges: of row values between them, in a tile.
-    groups: of rows, at most.  is_dynamic: whether tiles are taken from a counter.
+    groups: of rows, at most.
     pixel_slots, pixel_bytes: of a ring of pixels that come once for all taps of a filter.
     halo_bytes: of a buffer of one staged output or load, where these pixels have a halo, else 0.
     rewriting: of what warps need that compute an operand in shared memory.
@@ -68,7 +67,6 @@ class SharedLayout:
     peers: int = 1
     exchanges: int = 0
     groups: int = 0
-    is_dynamic: bool = False
     pixel_slots: int = 0
     pixel_bytes: int = 0
     halo_bytes: int = 0
@@ -215,15 +213,9 @@ class SharedLayout:
         return self.exchange_offset + self.consumers * self.exchange_bytes
 
     @property
-    def ring_offset(self) -> int:
-        """The offset of the numbers of dynamic tiles, and of the barriers behind them."""
+    def pixels_barriers_offset(self) -> int:
         barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
         return self.exchange_barriers_offset + barriers
-
-    @property
-    def pixels_barriers_offset(self) -> int:
-        ring = TileRing.bytes() + TileRing.barrier_bytes()
-        return self.ring_offset + (ring if self.is_dynamic else 0)
 
     @property
     def rewriting_offset(self) -> int:

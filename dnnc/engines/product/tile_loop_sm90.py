@@ -3,9 +3,6 @@
 
     static    tiles number, number + blocks, ...                          (number: of the cluster)
     grouped   the same, of tiles whose number and places are in a table of groups
-    streamed  some whole rounds like static; the steps of all tiles that are left are cut into one
-              run for each block, so that all end together (stream-K)
-    dynamic   like static, but every tile after the first is the next that no block has taken
 
 Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
 """
@@ -14,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper.cluster import Cluster
-from ...codegen.hopper.pipeline import Cursor
-from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
-from ...codegen.state import loop, repeat
+from ...codegen.state import loop
 from ...codegen.tiles.groups import GroupTable, GroupTile
 from ...codegen.tiles.schedule import TileOrder, TilePlace
 from ...codegen.walk.index import Index
@@ -30,16 +24,6 @@ from ...codegen.walk.loops import Loops
 from ...expr import Expr
 from .matrices_sm90 import Batch
 from .tile_sm90 import Tiling
-
-
-class Role(Enum):
-    """Who goes through the tiles: the thread that takes dynamic ones for its block, another
-    thread, or whole warps."""
-
-    TAKER = auto()
-    THREAD = auto()
-    WARPS = auto()
-
 
 # body(place, record) gives the next record: see `codegen.state`.
 Body = Callable[[TilePlace, Any], Any]
@@ -50,7 +34,7 @@ class Tiles:
     """See the file's docstring.
 
     first_step, end_step: the k panels of a whole tile that this block multiplies.
-    ring: the numbers of dynamic tiles.  steps_of: see `Matrices`.
+    steps_of: see `Matrices`.
     """
 
     kernel: Kernel
@@ -60,7 +44,6 @@ class Tiles:
     cluster: Cluster
     rank: Any
     groups: GroupTable | None
-    ring: TileRing | None
     first_step: Any
     end_step: Any
     steps_of: Callable[[Batch], Any] | None = None
@@ -74,17 +57,13 @@ class Tiles:
         """Tiles of clusters; of groups, once their table is made."""
         return self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
 
-    def each(self, state: Any, body: Body, role: Role, own: Any = None) -> None:
+    def each(self, state: Any, body: Body, own: Any = None) -> None:
         """Runs body(place, record), which gives the next record, for this block's tiles.
 
         state: the first record.  own: the consumer warpgroup whose tiles are meant, where each has
         some; None: all tiles.
         """
-        if self.tiling.streams:
-            self._each_streamed(state, body)
-        elif self.tiling.is_dynamic:
-            self._each_dynamic(state, body, role)
-        elif self.groups:
+        if self.groups:
             self._each_of_groups(self.groups, state, body)
         else:
             self._each_static(state, body, own if self.tiling.takes_turns else None)
@@ -143,56 +122,6 @@ class Tiles:
         place = TilePlace(row * t.rows, column * t.columns, {}, self.first_step, self.end_step)
         return replace(place, is_across=is_across)
 
-    # ---- stream-K
-
-    def _each_streamed(self, state: Any, body: Body) -> None:
-        """A run may begin and end inside a tile: blocks that have a tile's steps in part leave
-        their sums to the one that has its beginning (`codegen.hopper.stream_sum`)."""
-        steps, tiles = self.end_step, self.count()
-        block, blocks = ops.block_id(), self.cluster.count()
-        # A run is at least a tile long where there are as many tiles as blocks.
-        rounds = ops.maximum(0, tiles // blocks - 1)
-        whole = rounds * blocks
-        units = (tiles - whole) * steps
-        run = (units + (blocks - 1)) // blocks
-        begin = ops.minimum(block * run, units)
-        length = ops.minimum(run, units - begin)
-        before = rounds * steps
-        total = before + length
-
-        @repeat(lambda now: now[0] < total, state=(0, state))
-        def _(now: Any) -> Any:
-            done, own = now
-            is_whole = done < before
-            unit = begin + (done - before)
-            tile = unit // steps
-            first = ops.select(is_whole, 0, unit - tile * steps)
-            left = ops.select(is_whole, steps, total - done)
-            end = ops.minimum(steps, first + left)
-            number = ops.select(is_whole, block + done // steps * blocks, whole + tile)
-            end_unit = (tile + 1) * steps - 1
-            last = ops.select(is_whole, block, end_unit // run)
-            place = replace(self._at(number), first_step=first, end_step=end, last_block=last)
-            following = body(place, own)
-            return done + (end - first), following
-
-    # ---- tiles that are taken when a block is free
-
-    def _each_dynamic(self, state: Any, body: Body, role: Role) -> None:
-        tiles, ring = self.count(), self.ring
-        assert ring is not None
-
-        @repeat(lambda now: now[0] < tiles, state=(self.cluster.number(), Cursor(), state))
-        def _(now: Any) -> Any:
-            number, cursor, own = now
-            if role == Role.TAKER:  # others may read it while this tile is loaded
-                following, cursor = ring.take(cursor)
-                own = body(self._at(number), own)
-            else:
-                own = body(self._at(number), own)
-                following, cursor = ring.read(cursor, is_warp=role == Role.WARPS)
-            return following, cursor, own
-
 
 # ---- what consumer warpgroups have of a tile
 
@@ -203,10 +132,7 @@ def own_part(tiling: Tiling, place: TilePlace, own: Any) -> TilePlace:
 
 
 def has_epilogue(tiling: Tiling, place: TilePlace) -> Any:
-    """Whether a warpgroup's part of a tile has an epilogue here: it has rows of its group, and its
-    beginning along k.  None: always."""
-    if tiling.streams:
-        return place.first_step.eq(0)
+    """Whether a warpgroup's part of a tile has rows of its group.  None: always."""
     if place.end is None or tiling.swaps or tiling.splits > 1:
         return None
     return place.row < place.end

@@ -29,7 +29,7 @@ _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few re
 
 
 _FLAGS = (
-    "swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns", "gives_up_stores",
+    "swaps", "promotes", "is_turned", "takes_turns", "gives_up_stores",
 )  # fmt: skip
 
 
@@ -53,7 +53,6 @@ class Tiling:
     producers: warpgroups that load, each every other stage where there are two.
     groups: of rows, at most; 0: the rows are not grouped.
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
-    streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
     takes_turns: the warpgroups that multiply each have tiles of their own, by turns.
     beside: groups of channels whose results are the tile's columns, side by side, each the products
@@ -87,8 +86,6 @@ class Tiling:
     producers: int
     groups: int
     exchanges: int
-    streams: bool
-    is_dynamic: bool
     is_turned: bool = False
     takes_turns: bool = False
     beside: int = 1
@@ -228,7 +225,6 @@ class Tiling:
             peers=self.cluster[1],
             exchanges=self.exchanges,
             groups=self.groups,
-            is_dynamic=self.is_dynamic,
             pixel_slots=self.pixels["slots"] if self.pixels else 0,
             pixel_bytes=self.pixels["slot_bytes"] if self.pixels else 0,
             halo_bytes=self.halo["buffer_bytes"] if self.halo else 0,

@@ -54,8 +54,6 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
         producers=choice.producers,
         pair=2 if epilogue.is_even else 1,
         groups=facts.groups,
-        streams=choice.streams,
-        is_dynamic=choice.is_dynamic,
         is_turned=is_turned(columns, swaps=swaps, can_turn=facts.can_turn),
         takes_turns=choice.takes_turns,
         exchanges=exchanges(spans, choice.part[0] // wgmma.M),

@@ -138,8 +138,7 @@ def test_groups_whose_pixels_come_with_a_halo():
     "knobs",
     [
         {"TILE_CGA_M": 2}, some({"TILE_CGA_N": 2}), some({"TILE_CGA_M": 2, "TILE_CGA_N": 2}),
-        some({"SPLIT_K_SLC": 4}), some({"STREAM_K": 1}), some({"SCHED_POLICY": 1}),
-        some({"STAGES": 5}),
+        some({"SPLIT_K_SLC": 4}), some({"STAGES": 5}),
     ],
     ids=str,
 )  # fmt: skip
@@ -153,7 +152,7 @@ def test_ways_through_the_tiles(knobs):
 def test_halo_tiles_that_blocks_take():
     g, y = layer([3, 64, 9, 6], [64, 64, 3, 3])
     y.set_output()
-    run(g, knobs={**with_halo(g, 2, 64), "SCHED_POLICY": 1})
+    run(g, knobs=with_halo(g, 2, 64))
 
 
 # ---- types
@@ -255,7 +254,6 @@ def dual(x, w, *, groups=1, batch=None):
     "knobs",
     [
         SMALL, some(SWAPPED), some({**SMALL, "TILE_CGA_N": 2}), some({**SMALL, "TILE_CGA_M": 2}),
-        some({**SMALL, "STREAM_K": 1}),
     ],
     ids=lambda knobs: str({k: v for k, v in knobs.items() if SMALL[k] != v}),
 )  # fmt: skip

@@ -59,7 +59,7 @@ def test_tiles(tile_m):
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
-    [{"TILE_CGA_M": 2}, {"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}],
+    [{"TILE_CGA_M": 2}, {"SPLIT_K_SLC": 4}],
     ids=str,
 )
 def test_ways_through_the_tiles(knobs):

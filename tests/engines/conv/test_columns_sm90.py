@@ -130,7 +130,7 @@ def test_tiles_that_are_taken_one_by_one(monkeypatch):
     n = multiprocessors.few(monkeypatch, 12) // 2 + 1
     g = new_graph()
     convolved(g, [n, 8, 2, width()], [64, 8, 3, 3], **around(1)).set_output()
-    run(g, {"W": 9}, knobs=with_halo(g, 2, 64, 8, SCHED_POLICY=1))
+    run(g, {"W": 9}, knobs=with_halo(g, 2, 64, 8))
 
 
 # ---- choices

@@ -108,7 +108,7 @@ def test_filters_that_are_copied(layout):
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"TILE_CGA_M": 2}, {"TILE_N": 128, "TILE_CGA_M": 2}, {"SPLIT_K_SLC": 2}, {"STREAM_K": 1},
+        {"TILE_CGA_M": 2}, {"TILE_N": 128, "TILE_CGA_M": 2}, {"SPLIT_K_SLC": 2},
         {"TILE_M": 128, "TILE_N": 192, "WARP_SPEC_CFG": 4}, {"SWAP_AB": 1, "TILE_N": 256},
     ],
     ids=str,
@@ -175,7 +175,7 @@ def test_taps_of_other_phases_do_not_meet_infinities():
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"TILE_CGA_M": 2, "TILE_N": 128}, {"SCHED_POLICY": 1}, {"TILE_M": 256, "TILE_N": 64},
+        {"TILE_CGA_M": 2, "TILE_N": 128}, {"TILE_M": 256, "TILE_N": 64},
     ],
     ids=str,
 )  # fmt: skip
@@ -186,7 +186,7 @@ def test_ways_through_the_phases(knobs):
     run(g, knobs={**SMALL, **knobs}, slack=3.0)
 
 
-@pytest.mark.parametrize("knobs", [{"STREAM_K": 1}, {"SPLIT_K_SLC": 2}, {"WARP_SPEC_CFG": 4}])
+@pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 2}, {"WARP_SPEC_CFG": 4}])
 def test_knobs_that_phases_do_not_have(knobs):
     g = new_graph()
     dgrad(g, [3, 72, 14, 14], [136, 72, 3, 3], around(1, 2)).set_output()

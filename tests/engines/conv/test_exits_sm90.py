@@ -107,7 +107,6 @@ OF_PARTS = {
     "rows": {},
     "rows, cluster": {"TILE_CGA_M": 2},
     "swapped": {"SWAP_AB": 1, "TILE_M": 128},
-    "dynamic": {"SCHED_POLICY": 1},
     "halo": {},
 }
 
@@ -265,8 +264,6 @@ def test_channels_that_have_no_pairs_or_few(columns):
         {"TILE_CGA_N": 2, "TILE_M": 128, "TILE_N": 32},
         {"TILE_CGA_M": 2, "SWAP_AB": 1},
         pytest.param({"TILE_CGA_N": 2, "SWAP_AB": 1}, marks=slow),
-        pytest.param({"STREAM_K": 1}, marks=slow),
-        pytest.param({"SCHED_POLICY": 1}, marks=slow),
     ],
     ids=str,
 )

@@ -197,7 +197,7 @@ def test_tiles_that_are_taken_one_by_one(monkeypatch):
     n = multiprocessors.few(monkeypatch, 12) + 4
     g = new_graph()
     convolved(g, [n, 8, 2, 2], [64, 8, 3, 3], **around(1)).set_output()
-    run(g, knobs=with_halo(g, 2, SCHED_POLICY=1))
+    run(g, knobs=with_halo(g, 2))
 
 
 def test_what_varies_along_images_rows_and_columns():

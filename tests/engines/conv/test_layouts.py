@@ -17,7 +17,7 @@ from .test_exits_sm90 import ROUNDED, genstats
 
 TARGET = "sm_90a"
 BASE = {"TILE_M": 128, "TILE_N": 64, "STAGES": 3, "TILE_ROWS": 0, "SPLIT_K_SLC": 1,
-        "TILE_CGA_M": 1, "TILE_CGA_N": 1, "STREAM_K": 0}  # fmt: skip
+        "TILE_CGA_M": 1, "TILE_CGA_N": 1}  # fmt: skip
 FORMS = {
     "along channels": {**BASE, "SWAP_AB": 0},
     "along pixels": {**BASE, "SWAP_AB": 1},

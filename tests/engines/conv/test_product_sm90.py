@@ -105,8 +105,7 @@ def test_gaps_and_a_filter_with_its_results_contiguous():
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
-    [{"TILE_CGA_N": 2}, {"SPLIT_K_SLC": 2}, {"STREAM_K": 1}, {"SCHED_POLICY": 1},
-     {"TILE_M": 128, "TILE_N": 128}],
+    [{"TILE_CGA_N": 2}, {"SPLIT_K_SLC": 2}, {"TILE_M": 128, "TILE_N": 128}],
     ids=str,
 )  # fmt: skip
 def test_ways_through_the_tiles(knobs):

@@ -20,8 +20,7 @@ from .convs import CASES, MORE, H, N, W, around, convolved, image, packed, ptx_o
 TARGET = "sm_90a"
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
-    "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0, "TILE_ROWS": 0,
-    "WARP_SPEC_CFG": 1, "SWIZZLE": 2048,
+    "SWAP_AB": 0, "TILE_ROWS": 0, "WARP_SPEC_CFG": 1, "SWIZZLE": 2048,
 }  # fmt: skip
 
 
@@ -85,9 +84,7 @@ def test_clusters_share_their_loads(cluster):
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize(
-    "knobs", [{"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}, {"STAGES": 5}], ids=str
-)
+@pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 4}, {"STAGES": 5}], ids=str)
 def test_ways_through_the_tiles(knobs):
     g = new_graph()
     convolved(g, [2, 72, 6, 7], [72, 72, 3, 3], **around(1)).set_output()
@@ -104,7 +101,7 @@ def test_ways_through_the_tiles(knobs):
         (72, {}, 4 + 1),
         (112, {"WARP_SPEC_CFG": 4, "TILE_M": 64, "TILE_N": 128, "STAGES": 4}, 4 + 3),
         (136, {"STAGES": 3}, 4 + 4 + 1),
-        (136, {"STREAM_K": 1}, 4),
+        (136, {"SPLIT_K_SLC": 2}, 4),
         (200, {}, 4),
         (128, {}, 4),
     ],
@@ -253,7 +250,7 @@ def test_broadcasts_along_images_and_pixels():
     run(g, slack=4.0)
 
 
-@pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 2}, {"STREAM_K": 1}], ids=str)
+@pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 2}, {}], ids=str)
 def test_two_residuals_one_of_another_layout(knobs):
     """ConvBiasAct with a number that is passed by value, and an NCHW tensor beside."""
     g = new_graph()
@@ -347,7 +344,6 @@ def test_pixels_of_64_channels_wait_for_the_second_cache():
         ({"TILE_M": 96}, "tile 96x64"),
         ({"TILE_M": 256, "TILE_N": 256}, "512 sums"),
         ({"SPLIT_K_SLC": 8}, "SPLIT_K_SLC=8"),
-        ({"STREAM_K": 1, "SCHED_POLICY": 1}, "STREAM_K and SCHED_POLICY"),
         ({"TILE_CGA_M": 4, "TILE_CGA_N": 4}, "a cluster of more than 4 blocks"),
         ({"TILE_M": 128, "TILE_N": 256, "STAGES": 12}, "bytes"),
     ],

@@ -18,7 +18,7 @@ from .convs import around, image, packed, ptx_of
 TARGET = "sm_90a"
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
-    "SPLIT_K_BUF": 1, "STREAM_K": 0, "SWIZZLE": 2048,
+    "SPLIT_K_BUF": 1, "SWIZZLE": 2048,
 }  # fmt: skip
 
 # X, W, parameters, knobs.
@@ -42,7 +42,6 @@ CASES = {
     "blocks that share DY": (
         [1, 64, 6, 9], [136, 64, 3, 1], around(0), {"TILE_M": 128, "TILE_CGA_N": 2}
     ),
-    "streamed": ([2, 64, 9, 9], [64, 64, 1, 2], around(0), {"STREAM_K": 1}),
     "blocks that share k": ([2, 64, 9, 9], [64, 64, 1, 1], around(0), {"SPLIT_K_SLC": 2}),
 }  # fmt: skip
 

@@ -24,8 +24,7 @@ TYPES = {
 }
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SWAP_AB": 0,
-    "SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0,
-    "SWIZZLE": 2048,
+    "SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "SWIZZLE": 2048,
 }  # fmt: skip
 TALL = {**SMALL, "TILE_M": 128}
 
@@ -97,6 +96,21 @@ def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, com
     g.matmul(a, b).set_output().set_data_type(dtypes.f32)
     plan = run(g, allowance=2.0**-11)
     assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
+
+
+@pytest.mark.parametrize("rows", [512, pytest.param(4096, marks=pytest.mark.slow)])
+def test_tiles_may_follow_each_other_in_other_orders(rows):
+    """Of a product of 10 x 3 tiles of 64 x 64: groups of 8 rows of tiles, and of all."""
+    g, _ = product(dtypes.f16, 640, 192, 64)
+    plan = run(g, knobs={**SMALL, "SWIZZLE": rows}, allowance=2.0**-18)
+    (fusion,) = plan.programs[0].fusions
+    assert fusion.knobs["SWIZZLE"] == rows
+
+
+def test_some_hundred_rows_may_lie_along_the_columns_of_instructions():
+    """As of 777x4096x14336, whose tiles of 224x128 fill 128 SMs, those of 128x256 112."""
+    g, _ = product(dtypes.f16, 250, 264, 72)
+    run(g, knobs={**SMALL, "TILE_M": 224, "TILE_N": 128, "SWAP_AB": 1}, allowance=2.0**-18)
 
 
 @pytest.mark.rotating

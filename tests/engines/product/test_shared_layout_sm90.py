@@ -23,7 +23,6 @@ from .test_candidates_sm90 import GRAPHS
 
 TARGET = of("sm_90a")
 ENGINES = ("matmul_sm90", "conv_product_sm90", "conv_sm90", "conv_stem_sm90")
-MORE = ({}, {"SCHED_POLICY": 1}, {"STREAM_K": 1})
 DRAWS = [random_epilogues.product, random_epilogues.convolution]
 
 # Of 300 seeds three a day.
@@ -56,13 +55,10 @@ def every_choice(graph):
             continue
         for candidate in engine.candidates(fusion, TARGET):
             assert not engine.legal(candidate, fusion, TARGET)
-            for more in MORE if len(candidate) > 3 else MORE[:1]:
-                knobs = {**candidate, **more}
-                if not engine.legal(knobs, fusion, TARGET):
-                    found = layout(engine, fusion, knobs)
-                    assert found.bytes <= TARGET.smem_block_bytes
-                    assert is_whole(found)
-                    yield engine, fusion, knobs
+            found = layout(engine, fusion, candidate)
+            assert found.bytes <= TARGET.smem_block_bytes
+            assert is_whole(found)
+            yield engine, fusion, candidate
 
 
 def check_built(graph, engine, fusion, knobs, stage="ptx"):

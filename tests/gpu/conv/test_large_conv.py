@@ -85,8 +85,3 @@ def _name(part):
 @pytest.mark.parametrize(("name", "knobs"), list(_candidates()), ids=_name)
 def test_every_candidate(name, knobs):
     run(LAYERS[name], torch.float16, (3,), knobs.items())
-
-
-@pytest.mark.parametrize("knobs", [{"STREAM_K": 1}, {"SCHED_POLICY": 1}], ids=str)
-def test_other_ways_through_the_tiles(knobs):
-    run(LAYERS["14x14x256 3x3"], torch.bfloat16, (32, 77), knobs.items())

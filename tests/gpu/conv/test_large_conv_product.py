@@ -49,8 +49,3 @@ def _candidates():
 )
 def test_every_candidate(knobs):
     run(LAYERS["56x56x64->256"], torch.float16, (3,), knobs.items())
-
-
-@pytest.mark.parametrize("knobs", [{"STREAM_K": 1}, {"SCHED_POLICY": 1}], ids=str)
-def test_other_ways_through_the_tiles(knobs):
-    run(LAYERS["28x28x512->128"], torch.bfloat16, (32, 77), knobs.items())

@@ -1,7 +1,0 @@
-"""The tests of stream-K and dynamic tiles of matmul_sm90, on the device; they name sm_90a."""
-
-import pytest
-
-from tests.engines.product.test_schedules_sm90 import *  # noqa: F403
-
-pytestmark = pytest.mark.sm90
