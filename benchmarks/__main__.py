@@ -132,7 +132,6 @@ def parser() -> argparse.ArgumentParser:
     )
     judge.add_argument("files", nargs="+", type=Path, help="results of sweep and variants")
     judge.add_argument("--target", default="sm_90a", help="default: %(default)s")
-    judge.add_argument("--mode", default="A", choices=("A", "B"), help="default: %(default)s")
     profile = command("profile", "counters of kernels by Nsight Compute (ncu), on a GPU")
     profile.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
     choosing(profile, "dnnc")
@@ -187,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "judge":
         from .judge import run_judge
 
-        print(run_judge(given.files, given.target, given.mode))
+        print(run_judge(given.files, given.target))
         return 0
     try:
         import torch

@@ -18,16 +18,18 @@ from .cases.lists import case_of
 from .compilers import our_graph
 
 
-def run_judge(files: Sequence[Path], target: str, mode: str = "A") -> str:
+_DROPPED = ("STREAM_K", "SCHED_POLICY")  # knobs of products whose value of 0 stands for today's code
+
+
+def run_judge(files: Sequence[Path], target: str) -> str:
     """A line for each shape, the worst first, then the summary.
 
     files: of `sweep` and `variants`.  A shape that several files time is judged in each of them.
-    mode: A or B, of the heuristics; of B its order of what A has, too.
     """
     shares = sorted(
         (share, name)
         for path in files
-        for name, share in shares_of(json.loads(path.read_text()), of(target), mode).items()
+        for name, share in shares_of(json.loads(path.read_text()), of(target)).items()
     )
     if not shares:
         return "no shapes of which several configurations were timed"
@@ -37,7 +39,7 @@ def run_judge(files: Sequence[Path], target: str, mode: str = "A") -> str:
     return "\n".join([*lines, f"{said} at least"])
 
 
-def shares_of(data: Mapping[str, Any], target: Target, mode: str = "A") -> dict[str, float]:
+def shares_of(data: Mapping[str, Any], target: Target) -> dict[str, float]:
     """The share of the fastest configuration's speed that today's choice reaches: case -> share.
 
     It chooses among what are candidates now.  Knobs that an engine learned later have their first
@@ -46,7 +48,7 @@ def shares_of(data: Mapping[str, Any], target: Target, mode: str = "A") -> dict[
     found: dict[str, float] = {}
     for name, row in data["rows"].items():
         configs = [config for config in row["configs"] if "seconds" in config]
-        guesses = (predicted(name.split()[0], c, target, mode) for c in configs)
+        guesses = (predicted(name.split()[0], c, target) for c in configs)
         timed = [(guess, c["seconds"]) for guess, c in zip(guesses, configs, strict=True)]
         legal = [(guess, seconds) for guess, seconds in timed if guess is not None]
         if len(legal) > 2 and min(legal)[0] < math.inf:
@@ -55,22 +57,18 @@ def shares_of(data: Mapping[str, Any], target: Target, mode: str = "A") -> dict[
     return found
 
 
-def predicted(
-    case: str, config: Mapping[str, Any], target: Target, mode: str = "A"
-) -> float | None:
-    """Seconds of a timed configuration, as a mode compares them; infinite: never chosen by itself;
-    None: refused, as is a knob that the engine has no more."""
+def predicted(case: str, config: Mapping[str, Any], target: Target) -> float | None:
+    """Seconds of a timed configuration; infinite: never chosen by itself;
+    None: refused, as are schedules that products have no more."""
     engine, whole = engine_named(config["engine"]), _whole(case)
     known = _first_values(engine, whole, target)
     knobs = {**known, **{n: v for n, v in config["knobs"].items() if n in known}}
-    asks_more = any(value for name, value in config["knobs"].items() if name not in known)
+    asks_more = any(config["knobs"].get(name) for name in _DROPPED if name not in known)
     if asks_more or engine.supports(whole, target) or engine.legal(knobs, whole, target):
         return None
     if knobs not in _candidates(engine, case, target):
         return math.inf
-    prediction = engine.predict(whole, knobs, target)
-    doubt = engine.doubt(knobs, prediction) if mode == "B" else 1.0
-    return prediction.seconds * doubt
+    return engine.predict(whole, knobs, target).seconds
 
 
 def _candidates(engine: Engine, case: str, target: Target) -> Sequence[Knobs]:

@@ -201,7 +201,7 @@ def _configs_of_mode(
         if faster := _faster_split(graph, target, found[0], inputs):
             yield faster
     if mode == "B":
-        found = mode_b.ranked(found, target, inputs.errata)
+        found = mode_b.with_neighbours(found, target, inputs.errata)
     for choice in found:
         yield EngineConfig((choice,))
     if (mode == "FALLBACK" or not found) and len(graph.live_ops) > 1:

@@ -151,10 +151,6 @@ class Engine(ABC):
         """Numerical notes that apply (cuDNN's names)."""
         return ()
 
-    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
-        """The factor that heuristic mode B multiplies a prediction by before it compares it."""
-        return 1.0
-
     def register_pressure(self, knobs: Knobs) -> int:
         """Accumulators of a thread, or what else grows with the registers that knobs ask for.
 

@@ -80,8 +80,7 @@ def test_mode_b_looks_at_more():
     """All that A has, and schedules that predictions can't tell apart."""
     graph = product(dtypes.f16, 512, 512, 512)[0].graph.finalize()
     of_a, of_b = names(graph, "A"), names(graph, "B")
-    assert set(of_a) < set(of_b)
-    assert set(of_b[: len(of_a)]) == set(of_a)
+    assert of_b[: len(of_a)] == of_a
     more = " ".join(of_b[len(of_a) :])
     assert "SWIZZLE=512" in more
 
@@ -93,15 +92,6 @@ def test_mode_b_has_legal_choices_that_round_no_more():
     for config in heuristics.configs(graph, SM90A, ["B"]):
         (choice,) = config.choices
         assert not choice.engine.legal(choice.knobs, choice.fusion, SM90A)
-
-
-def test_mode_b_takes_near_ties_as_they_were_timed():
-    """Not the narrowest instruction where a wider one is predicted to take 6% more."""
-    graph = product(dtypes.bf16, 8, 528, 4384)[0].graph.finalize()
-    (a,), (b,) = (next(heuristics.configs(graph, SM90A, [mode])).choices for mode in "AB")
-    assert a.knobs["TILE_M"] == 8
-    assert b.knobs["TILE_M"] == 16
-    assert a.prediction.seconds < b.prediction.seconds < 1.08 * a.prediction.seconds
 
 
 @pytest.mark.parametrize("size", [64, 512, 4096])

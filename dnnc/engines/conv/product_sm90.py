@@ -92,9 +92,6 @@ class ConvProductSm90Engine(Engine):
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return MATMUL_SM90.notes(product_fusion(fusion), knobs)
 
-    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
-        return MATMUL_SM90.doubt(knobs, prediction)
-
     def register_pressure(self, knobs: Knobs) -> int:
         return MATMUL_SM90.register_pressure(knobs)
 

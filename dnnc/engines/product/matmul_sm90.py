@@ -65,7 +65,6 @@ from .tile_sm90 import Tiling
 from .tiling_sm90 import leaves_few, tiling_of
 
 _MOST_PRODUCTS = 2
-_DOUBT = 1.08  # mode B's, of choices that took longer than their equals when they were timed
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
 _SIDES = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
 
@@ -223,13 +222,6 @@ class MatmulSm90Engine(Engine):
         if op.a.type.is_fp8 and not promotes(op):
             found.append("REDUCED_PRECISION_REDUCTION")
         return tuple(found)
-
-    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
-        """More where an instruction has 8 columns, and for clusters in a time of latencies."""
-        choice = Choice.of(knobs)
-        times = _DOUBT if choice.sides[1] == 8 else 1.0
-        is_shared = choice.shared_blocks > 1
-        return times * _DOUBT if prediction.bound == "latency" and is_shared else times
 
     def register_pressure(self, knobs: Knobs) -> int:
         return Choice.of(knobs).accumulators
