@@ -17,8 +17,8 @@ from . import results
 from .cases.lists import case_of
 from .compilers import our_graph
 
-
-_DROPPED = ("STREAM_K", "SCHED_POLICY")  # knobs of products whose value of 0 stands for today's code
+# Knobs that products had, of which 0 stands for today's code.
+_DROPPED = ("STREAM_K", "SCHED_POLICY")
 
 
 def run_judge(files: Sequence[Path], target: str) -> str:

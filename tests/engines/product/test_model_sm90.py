@@ -23,7 +23,7 @@ def predicted(work, tile, cluster=(1, 1), narrow=(False, False), load_share=1.0)
         tile, cluster, stages=4, depth=64, swaps=False, splits=1, products=1, is_heavy=False,
         is_direct=False, load_share=load_share, computed_rows=0, producers=1,
         mma_tflops=target.mma_tflops["bf16"], residents=132 // (cluster[0] * cluster[1]),
-        streams=False, target=target, narrow=narrow,
+        target=target, narrow=narrow,
     )  # fmt: skip
     return made.predict(work)
 
