@@ -23,14 +23,17 @@ COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
+_SOME_ROWS = 2048
 FEW_ROWS = 64  # which instructions have along their columns
 MOST_BLOCKS = 4  # of a cluster that shares tiles
 MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 TILES = (
-    (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
-    (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
+    (128, 256), (256, 128), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96), (128, 64),
+    (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
+# Of some hundred rows along the columns of instructions, whose number rows of tiles may not divide.
+_ACROSS = ((128, 224), (128, 192), (128, 160))
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
@@ -56,12 +59,15 @@ def candidates_of(
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
-    return [
+    found = [
         knobs
         for swap in swaps
         for tiles, roles in ((TILES, _alone(facts)), (TURN_TILES, (TURNS,)))
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
+    if swaps == [0] and 1 in facts.swaps and facts.can_turn and FEW_ROWS < rows <= _SOME_ROWS:
+        found += legal_choices(facts, target, 1, _ACROSS)
+    return found
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:

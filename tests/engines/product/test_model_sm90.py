@@ -53,6 +53,23 @@ def test_what_bounds_a_product(m, n, k, bound):
     assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
 
 
+def test_tiles_of_a_cluster_past_the_end_are_not_free():
+    """Of 5 x 22 tiles a pair of rows has one too many, a pair of columns none."""
+    work = HopperWork(m=523, n=2112, k=11392, count=1, moved_bytes=62_000_000)
+    rows, columns = (predicted(work, (128, 96), pair).seconds for pair in ((2, 1), (1, 2)))
+    assert rows > 1.1 * columns
+
+
+def test_some_hundred_rows_lie_along_the_columns_where_that_fills_the_wave():
+    """128 tiles of 224x128, where 128x256 leaves 20 of 132 SMs without one."""
+    g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32")
+    g.matmul(g.tensor([1, 777, 14336]), g.tensor([1, 14336, 4096])).set_output()
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    knobs = heuristics.choices(whole, of("sm_90a"), [engine_named("matmul_sm90")])[0].knobs
+    assert (knobs["TILE_M"], knobs["TILE_N"], knobs["SWAP_AB"]) == (224, 128, 1)
+
+
 def chosen(m, n, k, names=("matmul_sm90", "matmul_sm80")):
     """The first choice of a product of bf16 on Hopper, among these engines."""
     g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32")
