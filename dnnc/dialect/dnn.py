@@ -43,6 +43,7 @@ from .attributes import (
     value_attributes,
 )
 from .bound_attributes import with_bounds, write_bounds
+from .define import Pure, define
 from .graph import OperationGraph
 from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
@@ -66,26 +67,6 @@ class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
         if not cls._definitions:
             cls._definitions = str(super()._emit_module())
         return ir.Module.parse(cls._definitions)
-
-
-class Pure(ir.MemoryEffectsOpInterface):
-    """Operations only compute, so that upstream passes may merge and drop them."""
-
-    @staticmethod
-    def get_effects(op: Any, *effects: Any) -> list[Any]:
-        return []
-
-
-def define(kind: Any, name: str, annotations: dict[str, Any], /, **body: Any) -> Any:
-    """A class of `ext`, which reads the fields from annotations that must not be text."""
-    traits = {"traits": body.pop("traits")} if "traits" in body else {}
-    return type(
-        name.title().replace("_", ""),
-        (kind,),
-        {"__annotations__": annotations, "__module__": __name__, **body},
-        name=name,
-        **traits,
-    )
 
 
 Layout = define(Dnn.Attribute, "layout", {"map": ir.AffineMapAttr})
