@@ -286,7 +286,7 @@ def _is_slow(choice: Choice, target: Target) -> bool:
         return is_worth_it and (
             choice.engine.inlines_anchors
             or _gathers_views(choice)
-            or _is_faster_alone(choice, target)
+            or _may_be_faster_alone(choice, target)
         )
     if not fusion.with_role("reduction"):
         return False
@@ -319,13 +319,14 @@ def _split_of_stored_views(
     return _grown_config(graph, target, engines, inputs, is_taken)
 
 
-def _is_faster_alone(choice: Choice, target: Target) -> bool:
-    """Whether another engine is much faster at a product that it takes without what is around it:
-    one of the target's own, or of few channels a group."""
+def _may_be_faster_alone(choice: Choice, target: Target) -> bool:
+    """Whether other engines may be much faster at products without what is around them:
+    those of the target itself, or of few channels a group; several products are not looked at."""
     anchors = choice.fusion.with_role("anchor")
-    is_weighed = choice.engine.is_weighed_against_parts(choice.fusion, target)
-    if not is_weighed or len(anchors) != 1:
+    if not choice.engine.is_weighed_against_parts(choice.fusion, target):
         return False
+    if len(anchors) > 1:
+        return True
     found = choices(Fusion(0, anchors, anchors[0].results), target)
     return bool(found) and (
         found[0].engine is not choice.engine

@@ -11,13 +11,16 @@ rounded to bytes first.
 A block of threads has one tile of queries, 16 a warp, and the blocks of keys that it needs, or a
 part of them (`_part`).  They come from the last to the first: those at masks and at the tensor's
 end, then those of which every score is kept, then those at masks again.
+
+Of values that are too long for a warp's registers a block of threads has a piece; the blocks that
+have the others compute the same scores.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +52,9 @@ from .tile_sm80 import Sm80Tiling
 @dataclass
 class WarpWalk(ScoreWalk, ResultWalk):
     """The walks of one tile, of which a warp has 16 rows."""
+
+    def columns_before(self) -> Any:
+        return _columns_before(self.shared.tiling)
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,9 @@ class SdpaEmitter:
         axes = source.axes(is_turned=is_turned)
         size, step = self.parts.dims[-1], self.tiling.keys
         keys = Keys(self.kernel, self.parts, source, axes, size, step)
-        return keys.head(self._batch_of(source, tile))
+        head = keys.head(self._batch_of(source, tile))
+        before = None if is_turned else _columns_before(self.tiling)
+        return head if before is None else replace(head, start=keys.pointer(head.start, before))
 
     # ---- the whole
 
@@ -369,6 +377,11 @@ class Queries:
             return self.held[chunk // mma.CHUNKS_PER_STEP]
         words = self.tiling.q_rows.fragment(self.lane, 0, chunk)
         return a_steps(words, self.kind) if self.kind else [words]
+
+
+def _columns_before(tiling: Any) -> Any:
+    """Elements of a value ahead of those that the block has; None: it has all."""
+    return ops.block_id("z") * tiling.width if tiling.pieces > 1 else None
 
 
 def _instruction(dtype: DType) -> mma.Instruction:

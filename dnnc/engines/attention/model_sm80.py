@@ -57,15 +57,15 @@ def seconds_of(
     work: AttentionWork, tiling: Sm80Tiling, is_packed: bool, target: Target
 ) -> Prediction:
     tiles = work.tiles(tiling.queries, is_packed)
-    blocks = tiles * tiling.parts
+    blocks = tiles * tiling.parts * tiling.pieces
     together = _blocks_together(tiling, target) * target.sm_count
     waves, rest = divmod(blocks, together)
     keys = -(-work.keys // tiling.keys) * tiling.keys / tiling.parts  # of a block
     passes = 2 if work.keeps_weights else 1
-    elements = passes * work.depth + work.width  # of a key and its value
+    elements = passes * work.depth + tiling.width  # of a key and its value
     flops = 2 * tiling.queries * keys * elements
     # Of what blocks read, memory has a part, L2 the whole.
-    read = tiles * tiling.parts * keys * elements * work.element_bytes
+    read = blocks * keys * elements * work.element_bytes
     widened = tiling.threads // WARP_THREADS * keys * elements if work.element_bytes == 1 else 0
     moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / max(1, blocks)
 

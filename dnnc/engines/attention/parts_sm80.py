@@ -88,14 +88,14 @@ class PartStore:
                 self._put_sums(walk, part, row, rows.reference[half], totals[half])
                 own = [piece for piece in pieces if piece.half == half]
                 start = self.result_of(part, row, own[0].column.base)
-                step = self.width // len(own)
+                step = walk.shared.tiling.width // len(own)
                 for i, piece in enumerate(own):
                     values = ops.from_elements(list(piece.values))
                     place = ops.gep(start, step * i, ops.f32_type())
                     ops.store(place, values, 4 * len(piece.values))
 
     def _put_sums(self, walk: ResultWalk, part: Any, row: Any, maximum: Any, total: Any) -> None:
-        with ops.if_((walk.thread & 3).eq(0)):
+        with ops.if_(walk.is_first_lane()):
             ops.store(self.sums_of(part, row), ops.from_elements([maximum, total]), 8)
 
 
@@ -132,20 +132,20 @@ class PartsEmitter:
         walk = RowWalk(shared, *self._place(row))
         scale = walk.finish(softmax, maximum, total, self.lane.eq(0))
         width = self._fragment_width
-        for first in range(0, self.tiling.width, WARP_THREADS * width):
+        for first in range(0, self.tiling.whole_width, WARP_THREADS * width):
             column = self.lane * width + first
-            is_whole = first + WARP_THREADS * width <= self.tiling.width
+            is_whole = first + WARP_THREADS * width <= self.tiling.whole_width
             # Shares come from other lanes: all take part, those past the end with another's place.
-            kept = column if is_whole else ops.minimum(column, self.tiling.width - width)
+            kept = column if is_whole else ops.minimum(column, self.tiling.whole_width - width)
             result = self._result(row, kept, width, shares)
-            inside = None if is_whole else column < self.tiling.width
+            inside = None if is_whole else column < self.tiling.whole_width
             result = arith.MulFOp(result, ops.splat(scale, width)).result
             walk.put(result, Index(kept, 1, width), inside)
         walk.meet_largest()
 
     @property
     def _fragment_width(self) -> int:
-        return 2 if self.tiling.width <= 2 * WARP_THREADS else 4
+        return 2 if self.tiling.whole_width <= 2 * WARP_THREADS else 4
 
     def _place(self, row: Any) -> tuple[QueryTile, RowPlace]:
         dims = self.parts.dims

@@ -138,9 +138,14 @@ class ResultWalk(TileWalk):
                 made = self.walk.value(s.made(place), at, 1)
                 own = is_first
                 if own is None:
-                    own = (self.thread & 3).eq(0)
+                    own = self.is_first_lane()
                 where, inside = self.spot(place, half, Index.of(0))
                 target.store(where, made, ops.both(own, inside))
+
+    def is_first_lane(self) -> Any:
+        """Whether a lane is the one that stores what its rows have."""
+        before, is_first = self.columns_before(), (self.thread & 3).eq(0)
+        return is_first if before is None else ops.both(is_first, before.eq(0))
 
     # ---- the result
 
@@ -177,7 +182,8 @@ class ResultWalk(TileWalk):
 
         first, count: 16 columns after 16 columns (default: all).
         """
-        s = self.shared
+        s, before = self.shared, self.columns_before()
+        right = self.right if before is None else self.right + before
         last = s.tiling.width // 8
         end = min(2 * (first + count), last) if count else last
         for j in range(2 * first, end, 2 if s.of_bytes else 1):
@@ -186,9 +192,13 @@ class ResultWalk(TileWalk):
                     column = Index((self.right << 1) + 8 * j, 1, 4)
                     yield Piece(half, column, quads(result[4 * j : 4 * j + 8])[half])
                 else:
-                    column = Index(self.right + 8 * j, 1, 2)
+                    column = Index(right + 8 * j, 1, 2)
                     place = 4 * j + 2 * half
                     yield Piece(half, column, result[place : place + 2])
+
+    def columns_before(self) -> Any:
+        """Columns of a row of the result ahead of those that the block has; None: it has all."""
+        return None
 
     def made_of(self, value: Any, piece: Piece) -> Any:
         """An output's elements."""

@@ -27,6 +27,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.ops import RaggedLoad, RaggedStore
+from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
@@ -38,7 +39,15 @@ from .model_sm80 import AttentionWork, seconds_of
 from .operands import copy_reasons
 from .parts_sm80 import THREADS, PartsEmitter, PartStore
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
-from .surface import head_of, is_fp8, mixed_reasons, operands, packing_of, surface_reasons
+from .surface import (
+    MOST_ELEMENTS,
+    head_of,
+    is_fp8,
+    mixed_reasons,
+    operands,
+    packing_of,
+    surface_reasons,
+)
 from .tile_sm80 import Sm80Tiling
 
 _QUERIES = (128, 64, 32, 16)
@@ -49,6 +58,8 @@ _SUMS = 176  # registers of scores, weights and the result, beside which there i
 _FEW_ROWS = 256  # queries of the heads that share keys, up to which these are packed
 _FULL = 192  # elements of a result beside which the largest of all spill
 _WIDE = 256  # elements of a key and a value, from which on steps of few keys are looked at
+_MOST = 640  # elements of a query, and of a value
+_PIECE = 256  # elements of a value whose sums a warp's registers hold
 _BLOCKS = 8  # of an SM, from which on no tile's keys are shared
 
 
@@ -62,11 +73,12 @@ class SdpaSm80Engine(Engine):
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "
-        "and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may share "
-        "those of K and V; any strides of 16 bytes, contiguous elements of a head",
+        "and softmax in f32; heads of D up to 640 and Dv up to 512, multiples of 8 (Dv above 256: "
+        "of 16); heads of Q may share those of K and V; any strides of 16 bytes, contiguous "
+        "elements of a head",
         "attention of fp8 (sm_89 and later), as `sdpa_fp8` or in its steps: Q, K, V of either "
-        "type, heads of multiples of 16 elements, sums in f32; the amax of all weights and of the "
-        "result, also of keys that blocks share",
+        "type, heads of multiples of 16 elements, up to 256, sums in f32; the amax of all weights "
+        "and of the result, also of keys that blocks share",
         "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
         "on the result, of tensors that broadcast; several outputs of the result's dims; "
         "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
@@ -83,8 +95,14 @@ class SdpaSm80Engine(Engine):
             return declined
         found = attention_of(fusion)
         reasons = surface_reasons(
-            fusion, lambda found: copy_reasons(operands(found)), takes_fp8=True
-        )
+            fusion, lambda found: copy_reasons(operands(found)), takes_fp8=True,
+            most=MOST_ELEMENTS if is_fp8(found) else _MOST,
+        )  # fmt: skip
+        width = found.width.constant or 0
+        if not is_fp8(found) and width > _PIECE and (found.keeps_weights or not _piece(width)):
+            what = f"Dv of {width}" + ", beside weights as an output" * found.keeps_weights
+            supported = f"up to {_PIECE}; without such outputs multiples of 16 up to {2 * _PIECE}"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
         if is_fp8(found):
             reasons += mixed_reasons(found)
             if found.keeps_weights:
@@ -131,7 +149,9 @@ class SdpaSm80Engine(Engine):
             packs = [1, 0]
         for pack in packs:
             rows = work.queries * (work.shared if pack else 1)
-            for queries in [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]][:2]:
+            tiles_of_rows = [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]]
+            # Long heads leave few queries room beside the keys.
+            for queries in tiles_of_rows[: 2 if work.depth + work.width <= 2 * _PIECE else None]:
                 tiles = work.tiles(queries, bool(pack))
                 splits = [n for n in _PARTS if n == 1 or tiles * n <= _BLOCKS * target.sm_count]
                 if is_full and 2 not in splits:
@@ -154,6 +174,12 @@ class SdpaSm80Engine(Engine):
         work = _work(fusion)
         tiling = _tiling(knobs, work.depth, work.width, work.element_bytes)
         return seconds_of(work, tiling, bool(knobs["PACK_GQA"]), target)
+
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        # Pieces of long values compute scores twice, by instructions that are not the target's own;
+        # but of what masks by place hide, this engine alone computes nothing.
+        hides = any(op.title == "pointwise:gen_index" for op in fusion.ops)
+        return target.arch_specific and head_of(attention_of(fusion))[1] > _PIECE and not hides
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
@@ -192,7 +218,7 @@ class SdpaSm80Engine(Engine):
         if tiling.parts > 1:
             rows = PartStore.rows_of(parts.dims) * tiling.parts
             names = (
-                output.workspace("results", rows * (4 * tiling.width)),
+                output.workspace("results", rows * (4 * tiling.whole_width)),
                 output.workspace("sums", rows * 8),
             )
         kernel = output.kernel("", tiling.threads)
@@ -203,7 +229,7 @@ class SdpaSm80Engine(Engine):
             emitter.emit()
         for place in parts.outputs.largest:
             output.preset(region.outputs[place][1], 0)
-        output.launch(kernel, (emitter.schedule.tiles, tiling.parts, 1))
+        output.launch(kernel, (emitter.schedule.tiles, tiling.parts, tiling.pieces))
         if tiling.parts > 1:
             kernel = output.kernel("parts", THREADS)
             with kernel.body():
@@ -214,7 +240,7 @@ class SdpaSm80Engine(Engine):
 def _store(
     kernel: Any, names: tuple[str, str], parts: AttentionRegion, tiling: Sm80Tiling
 ) -> PartStore:
-    return PartStore(kernel, *names, parts.dims, tiling.width, tiling.parts)
+    return PartStore(kernel, *names, parts.dims, tiling.whole_width, tiling.parts)
 
 
 @remembered
@@ -253,12 +279,22 @@ def _element_bytes(found: Attention) -> int:
     return 1 if is_fp8(found) else 2
 
 
+def _piece(width: int) -> int:
+    """Elements of a value that a block has: all, or a half; 0: a half is too long, or no whole
+    chunks."""
+    if width <= _PIECE:
+        return width
+    return width // 2 if width % 16 == 0 and width <= 2 * _PIECE else 0
+
+
 def _tiling(
     knobs: Knobs, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
     packed: int = 1, is_longest_first: bool = False,
 ) -> Sm80Tiling:  # fmt: skip
+    piece = _piece(width) or width
     return Sm80Tiling(
-        queries=knobs["TILE_M"], keys=knobs["TILE_N"], depth=depth, width=width,
+        queries=knobs["TILE_M"], keys=knobs["TILE_N"], depth=depth, width=piece,
+        pieces=width // piece,
         stages=knobs["STAGES"], packed_axis=packed_axis, packed=packed,
         parts=knobs["SPLIT_KV"], is_longest_first=is_longest_first, element_bytes=element_bytes,
     )  # fmt: skip

@@ -65,13 +65,14 @@ def mixed_reasons(found: Attention) -> list[Reason]:
     return [pattern_reason(what, "products by single numbers, selections, masks that are drawn")]
 
 
-def shape_reasons(found: Attention) -> list[Reason]:
+def shape_reasons(found: Attention, most: int) -> list[Reason]:
+    """most: elements of a query and of a value."""
     reasons = []
     unit = _LEAST_BYTES if is_fp8(found) else _LEAST_BYTES // 2
     for name, size in (("D", found.depth), ("Dv", found.width)):
         number = size.constant
-        if number is None or number % unit or not unit <= number <= MOST_ELEMENTS:
-            supported = f"a known multiple of {unit}, up to {MOST_ELEMENTS}"
+        if number is None or number % unit or not unit <= number <= most:
+            supported = f"a known multiple of {unit}, up to {most}"
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
             )
@@ -83,12 +84,14 @@ def shape_reasons(found: Attention) -> list[Reason]:
 
 
 def surface_reasons(
-    fusion: Fusion, layout_reasons: Callable[[Attention], list[Reason]], *, takes_fp8: bool = False
-) -> list[Reason]:
-    """Why an attention is declined; layout_reasons: what the engine asks of operands in memory."""
+    fusion: Fusion, layout_reasons: Callable[[Attention], list[Reason]], *, takes_fp8: bool = False,
+    most: int = MOST_ELEMENTS,
+) -> list[Reason]:  # fmt: skip
+    """Why an attention is declined; layout_reasons: what the engine asks of operands in memory.
+    most: elements of a query and of a value."""
     found = attention_of(fusion)
     reasons = type_reasons(found, takes_fp8=takes_fp8)
-    reasons += shape_reasons(found) or layout_reasons(found)
+    reasons += shape_reasons(found, most) or layout_reasons(found)
     return reasons + [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
 
 

@@ -19,8 +19,9 @@ _HELD = 160
 class Sm80Tiling:
     """A tile of queries, which goes through blocks of keys.
 
-    queries: of a block of threads, 16 a warp.  keys: of a step.  depth, width: elements of a query
-    and of a value.  stages: of keys and values in shared memory.  packed_axis: of the scores, whose
+    queries: of a block of threads, 16 a warp.  keys: of a step.  depth: elements of a query.
+    width: elements of a value that a block multiplies.  pieces: blocks that have those of a value.
+    stages: of keys and values in shared memory.  packed_axis: of the scores, whose
     entries that share keys are rows of one tile, so many of a query as `packed` says; -1, 1: none.
     parts: blocks that share the keys of a tile.  is_longest_first: tiles of the last queries come
     first.  element_bytes: of Q, K and V.
@@ -36,6 +37,7 @@ class Sm80Tiling:
     parts: int = 1
     is_longest_first: bool = False
     element_bytes: int = 2
+    pieces: int = 1
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Sm80Tiling:
@@ -47,6 +49,11 @@ class Sm80Tiling:
     @property
     def threads(self) -> int:
         return self.queries // mma.M * WARP_THREADS
+
+    @property
+    def whole_width(self) -> int:
+        """Elements of a value."""
+        return self.width * self.pieces
 
     @property
     def row_unit(self) -> int:
