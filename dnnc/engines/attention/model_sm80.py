@@ -15,6 +15,7 @@ _WARPS = 8  # of an SM, that have that rate
 _IN_FLIGHT = 14 << 10  # bytes on their way to an SM, that have the bandwidth
 _STAGE_SHARE = 0.005  # of the bandwidth, that a stage more costs, and as many keys more as 32
 _KEYS_SHARE = 0.01
+_AGAIN_SHARE = 0.33  # of memory's time, that bytes take which another tile has read, too
 _L2_SHARE = 2.5  # L2's bandwidth, in that of memory
 _OTHER_SHARE = 0.05  # of what is not the bound, seen beside it
 _PARTS_SECONDS = 2.0e-6  # of the parts' sum, beside its launch and its bytes
@@ -64,10 +65,12 @@ def seconds_of(
     passes = 2 if work.keeps_weights else 1
     elements = passes * work.depth + tiling.width  # of a key and its value
     flops = 2 * tiling.queries * keys * elements
-    # Of what blocks read, memory has a part, L2 the whole.
+    # L2 has the whole of what blocks read, and what several tiles read again takes time beside
+    # memory's: two tiles of the same keys took 1.32 times one of as many rows, on an H200.
     read = blocks * keys * elements * work.element_bytes
     widened = tiling.threads // WARP_THREADS * keys * elements if work.element_bytes == 1 else 0
-    moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / max(1, blocks)
+    again = _AGAIN_SHARE * max(0, read - work.key_bytes)
+    moved = (work.key_bytes + work.other_bytes + again) / max(1, blocks)
 
     seconds, bound = LAUNCH_SECONDS, "memory"
     for count, times in ((together, waves), (rest, 1)):

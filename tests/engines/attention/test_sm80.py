@@ -412,6 +412,15 @@ def test_decode_on_hopper_is_of_this_engine(batch, keys, parts):
     assert choice.knobs["SPLIT_KV"] in parts
 
 
+@pytest.mark.parametrize(("queries", "rows"), [(2, 16), (4, 32), (8, 64), (16, 128)])
+def test_a_few_queries_of_heads_that_share_keys_are_one_tile(queries, rows):
+    """So that each key is read once: a second tile of the same keys costs a third as much again."""
+    shape = {**DECODE, "queries": queries}
+    choice = best(Pattern(batch=(8, 64), key_batch=(8, 8), keys=8192, **shape))
+    assert choice.engine is SDPA_SM80
+    assert (choice.knobs["TILE_M"], choice.knobs["PACK_GQA"]) == (rows, 1)
+
+
 @pytest.mark.parametrize("depth", [64, 128])
 def test_many_queries_on_hopper_are_of_the_other(depth):
     for batch, queries in (((16, 16), 1024), ((1, 16), 16384), ((1, 8), 512)):
