@@ -63,10 +63,9 @@ class Block:
         """The host address of the argument at a place."""
         return self.address + self._offsets[place]
 
-    def word_of(self, place: int) -> memoryview:
-        """The first 64 bits of the argument at a place, as a memory of one integer to write."""
-        start = self._start + self._offsets[place]
-        return memoryview(self._memory).cast("B")[start : start + 8].cast("Q")
+    def place_at(self, place: int, address: int) -> None:
+        """Has the kernel's argument at a place read from elsewhere in the host's memory."""
+        struct.pack_into("=Q", self._memory, self._start + 8 * place, address)
 
 
 def _code(arg: Arg) -> str:

@@ -138,9 +138,14 @@ def _open(ordinal: int) -> Device:
     )
 
 
+def is_current(where: Device) -> bool:
+    """Whether the device's primary context is current in this thread."""
+    return int(_call("cuCtxGetCurrent")) == int(where.context)
+
+
 def make_current(where: Device) -> None:
     """Makes the device's primary context current in this thread, if another or none is."""
-    if int(_call("cuCtxGetCurrent")) != int(where.context):
+    if not is_current(where):
         _call("cuCtxSetCurrent", where.context)
 
 

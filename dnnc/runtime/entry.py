@@ -1,10 +1,11 @@
 # pyright: basic
-"""Entry: launches of a plan at fixed sizes, on addresses that the caller has checked."""
+"""Entries: launches of a plan at fixed sizes, on addresses that the caller has checked."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
 from .. import given
 from ..errors import DnncError, Status
@@ -16,11 +17,10 @@ from .bound import BoundPlan
 from .buffers import label
 from .laid_out import NOWHERE, Bound, KernelStep, MemsetStep, Steps, lay_out
 from .loaded import Loaded
-from .sized import Sized, SizedLaunch, SizedMemset
-from .streams import handle_of
+from .sized import Sized, SizedMemset
 
 
-class Entry:
+class Entry(Protocol):
     """Launches of a plan at fixed sizes, on addresses that the caller has checked.
 
     `entry(addresses, workspace, stream)` checks how many addresses there are and that a workspace
@@ -32,6 +32,84 @@ class Entry:
     workspace_bytes: what the workspace needs.
     """
 
+    tensors: tuple[TensorRecord, ...]
+    workspace_bytes: int
+
+    def __call__(
+        self, addresses: Sequence[int], workspace: int | None = 0, stream: Any = 0
+    ) -> None:
+        """Launches on a stream; allocates no device memory and does not wait.
+
+        addresses: a tuple or list of integers, one for each of `tensors`.  workspace: an address,
+        0 or None where no bytes are needed.  stream: as `execute` takes it.  A tuple and integers
+        are quickest.
+        """
+        ...
+
+
+def entry_of(
+    loaded: Loaded,
+    sized: Sized,
+    tensors: Sequence[TensorRecord],
+    numbers: Mapping[int, float | int],
+    peers: Mapping[int, Mapping[int, int]],
+) -> Entry:
+    """The entry of a plan at its sizes: a function, which Python calls in less time than an object.
+
+    tensors: whose addresses it takes.  numbers: by uid.  peers: rank -> addresses by uid.
+    """
+    maker = _Maker(loaded, sized, tensors, numbers, peers)
+    device = loaded.device
+    # The driver refuses to launch a kernel while another context than the kernel's is current, so
+    # that is looked at only then.  Memory it sets in the order of any context's stream.
+    sets_memory = any(isinstance(step, SizedMemset) for step in sized.steps)
+    # Those that no thread is launching now.
+    free: list[_Launches] = []
+    take, give_back = free.pop, free.append
+
+    def entry(addresses: Any, workspace: Any = 0, stream: Any = 0) -> None:
+        if sets_memory and not driver.is_current(device):
+            with driver.entered(device):
+                return entry(addresses, workspace, stream)
+        has_launched = False
+        try:
+            try:
+                # A thread has the arguments for itself until the driver has copied them.
+                launches = take()
+            except IndexError:
+                launches = maker.launches(addresses, workspace, stream)
+            if (
+                launches.addresses != addresses
+                or launches.workspace != workspace
+                or launches.stream != stream
+            ):
+                launches.move(addresses, workspace, stream)
+            call, arguments = launches.first
+            if result := call(*arguments)[0]:
+                raise driver.call_failed(call, result)
+            if launches.rest:
+                has_launched = True
+                for call, arguments in launches.rest:
+                    if result := call(*arguments)[0]:
+                        raise driver.call_failed(call, result)
+            give_back(launches)
+            return None
+        except DnncError:
+            if has_launched or driver.is_current(device):
+                raise
+        except Exception as error:
+            raise maker.explained(addresses, workspace, error) from error
+        with driver.entered(device):
+            return entry(addresses, workspace, stream)
+
+    made = cast(Any, entry)
+    made.tensors, made.workspace_bytes = maker.tensors, sized.workspace_bytes
+    return made
+
+
+class _Maker:
+    """Makes the launches of an entry, checks what they are given, and explains its errors."""
+
     def __init__(
         self,
         loaded: Loaded,
@@ -40,96 +118,32 @@ class Entry:
         numbers: Mapping[int, float | int],
         peers: Mapping[int, Mapping[int, int]],
     ):
-        """numbers: by uid.  peers: rank -> addresses by uid."""
         self.tensors = tuple(tensors)
-        self.workspace_bytes = sized.workspace_bytes
         self._loaded, self._sized = loaded, sized
         self._numbers, self._peers = numbers, peers
-        self._context = loaded.device.context
-        self._current = driver.calls().current
-        # Those that no thread is launching now.
-        self._free: list[_Launches] = []
 
-    def __call__(
-        self,
-        addresses: Sequence[int],
-        workspace: int | None = 0,
-        stream: Any = 0,
-        context: Any = None,
-    ) -> None:
-        """Launches on a stream; allocates no device memory and does not wait.
-
-        addresses: a tuple or list of integers, one for each of `tensors`.  workspace: an address,
-        0 or None where no bytes are needed.  stream: as `execute` takes it.  A tuple and an integer
-        handle are quickest.  context: the thread's current one, where the caller has just asked for
-        it.
-        """
-        try:
-            if context is None:
-                result, context = self._current()
-                if result:
-                    raise driver.call_failed(self._current, result)
-            if context != self._context:
-                with driver.entered(self._loaded.device):
-                    self(addresses, workspace, stream, self._context)
-                return
-            try:
-                # A thread has the arguments for itself until the driver has copied them.
-                launches = self._free.pop()
-            except IndexError:
-                launches = None
-            if (
-                launches is None
-                or launches.addresses != addresses
-                or launches.workspace != workspace
-                or launches.stream != stream
-            ):
-                launches = self._ready(launches, addresses, workspace, stream)
-            for call, arguments in launches.calls:
-                (result,) = call(*arguments)
-                if result:
-                    raise driver.call_failed(call, result)
-            self._free.append(launches)
-        except DnncError:
-            raise
-        except Exception as error:
-            raise self._explained(addresses, workspace, error) from error
-
-    def _ready(
-        self, launches: _Launches | None, addresses: Any, workspace: Any, stream: Any
-    ) -> _Launches:
-        """Launches on these addresses: those that are given, changed, or else new ones."""
-        if type(addresses) is not tuple:
-            addresses = _as_tuple(addresses)
-        workspace = workspace or 0
-        if len(addresses) != len(self.tensors) or (self.workspace_bytes and not workspace):
-            raise self._miscounted(len(addresses))
-        handle = stream if type(stream) is int else handle_of(stream)
-        if launches is None:
-            return self._made(addresses, workspace, handle)
-        launches.move(addresses, workspace)
-        if launches.stream != handle:
-            launches.set_stream(handle)
-        return launches
-
-    def _made(self, addresses: tuple[int, ...], workspace: int, stream: int) -> _Launches:
-        uids = [tensor.uid for tensor in self.tensors]
-        by_uid = dict(zip(uids, addresses, strict=True))
-        bound = Bound(by_uid, self._numbers, workspace, self._peers)
+    def launches(self, addresses: Any, workspace: Any, stream: Any) -> _Launches:
+        """Launches on these addresses."""
+        own = self.checked(addresses, workspace)
+        by_uid = {tensor.uid: each for tensor, each in zip(self.tensors, own, strict=True)}
+        bound = Bound(by_uid, self._numbers, workspace or 0, self._peers)
         steps = lay_out(self._sized, bound, self._loaded.maps)
         place = self._loaded.device
-        return _Launches(place, self._sized, steps, uids, addresses, workspace, stream)
+        return _Launches(self, place, self._sized, steps, (*own, workspace or 0), stream)
 
-    def _miscounted(self, count: int) -> DnncError:
-        """The error of too many or too few addresses, or of no workspace."""
-        if count != len(self.tensors):
+    def checked(self, addresses: Any, workspace: Any) -> tuple[int, ...]:
+        """The addresses, as many as there are tensors, and a workspace where one is needed."""
+        own, needed = _as_tuple(addresses), self._sized.workspace_bytes
+        if len(own) != len(self.tensors):
             names = ", ".join(tensor.name or str(tensor.uid) for tensor in self.tensors)
             wanted = f"{len(self.tensors)}, in this order: {names}"
-            return DnncError(Status.BAD_PARAM, f"{count} addresses", wanted, "entry")
-        wanted = f"{self.workspace_bytes} bytes"
-        return DnncError(Status.BAD_PARAM, "none is given", wanted, "workspace of an entry")
+            raise DnncError(Status.BAD_PARAM, f"{len(own)} addresses", wanted, "entry")
+        if needed and not workspace:
+            wanted = f"{needed} bytes"
+            raise DnncError(Status.BAD_PARAM, "none is given", wanted, "workspace of an entry")
+        return own
 
-    def _explained(self, addresses: Any, workspace: Any, error: Exception) -> DnncError:
+    def explained(self, addresses: Any, workspace: Any, error: Exception) -> DnncError:
         """The error of what is no address."""
         own = _as_tuple(addresses)
         labels = [*map(label, self.tensors), "workspace"]
@@ -150,60 +164,100 @@ def _as_tuple(addresses: Any) -> tuple[Any, ...]:
 class _Launches(BoundPlan):
     """Launches whose addresses can be changed, by one thread at a time.
 
-    addresses, workspace: those that they have now.
+    addresses, workspace: those that they have now, None before `move`.  first, rest: what `calls`
+    has.
     """
 
     def __init__(
         self,
+        maker: _Maker,
         place: driver.Device,
         sized: Sized,
         steps: Steps,
-        uids: Sequence[int],
-        addresses: tuple[int, ...],
-        workspace: int,
-        stream: int,
+        now: tuple[int, ...],
+        stream: Any,
     ):
-        """uids: whose addresses they are, in order."""
+        """now: addresses of the maker's tensors in order, then that of the workspace."""
         super().__init__(place, steps, stream)
-        self._move_map = driver.map_mover()
-        self.addresses, self.workspace = addresses, workspace
-        self._now = (*addresses, workspace)
-        places = {uid: place for place, uid in enumerate(uids)}
-        places[bounds.WORKSPACE] = len(uids)
-        # Where addresses stand: (position among them, what is written, offset).
-        self._words: list[tuple[int, memoryview, int]] = []
-        self._maps: list[tuple[int, Any, int]] = []
+        self._checked, self._move_map = maker.checked, driver.map_mover()
+        self._count, self._has_workspace = len(maker.tensors), sized.workspace_bytes > 0
+        places = {tensor.uid: place for place, tensor in enumerate(maker.tensors)}
+        places[bounds.WORKSPACE] = self._count
+        # Where addresses stand: (what is written, position among them, offset).
+        self._maps: list[tuple[Any, int, int]] = []
+        # (position, step, offset).
         self._memsets: list[tuple[int, int, int]] = []
+        # Equal arguments of all launches are one word: the driver reads an argument anywhere.
+        shared: dict[tuple[int, int], int] = {}
+        pointers: list[tuple[Block, int, int]] = []
         for at, (made, step) in enumerate(zip(steps, sized.steps, strict=True)):
             if isinstance(step, SizedMemset):
                 self._memsets.append((places[step.uid], at, step.offset))
             elif isinstance(made, KernelStep):
-                self._add(step, made.arguments, places)
+                for pointer in step.pointers:
+                    if pointer.rank is None:  # those of peers stay
+                        key = (places[pointer.uid], pointer.offset)
+                        word = shared.setdefault(key, len(shared))
+                        pointers.append((made.arguments, pointer.place, word))
+                for map_ in step.maps:
+                    map_in = driver.tensor_map_in(made.arguments.memory_of(map_.place))
+                    self._maps.append((map_in, places[map_.recipe.uid], map_.offset))
+        memory = (ctypes.c_uint64 * max(1, len(shared)))()
+        for block, argument, word in pointers:
+            block.place_at(argument, ctypes.addressof(memory) + 8 * word)
+        self._words = memoryview(memory).cast("B").cast("Q")
+        self._positions = [(word, place) for (place, offset), word in shared.items() if not offset]
+        self._shifted = [(word, *key) for key, word in shared.items() if key[1]]
+        # Maps have their addresses; `move` writes the others.
+        self._now = now
+        self.addresses: tuple[int, ...] | None = None
+        self.workspace: int | None = None
 
-    def _add(self, step: SizedLaunch, block: Block, places: Mapping[int, int]) -> None:
-        for pointer in step.pointers:
-            if pointer.rank is None:  # those of peers stay
-                word = block.word_of(pointer.place)
-                self._words.append((places[pointer.uid], word, pointer.offset))
-        for map_ in step.maps:
-            made = driver.tensor_map_in(block.memory_of(map_.place))
-            self._maps.append((places[map_.recipe.uid], made, map_.offset))
+    def set_stream(self, stream: Any) -> None:
+        super().set_stream(stream)
+        self._split()
 
-    def move(self, addresses: tuple[int, ...], workspace: int) -> None:
+    def _split(self) -> None:
+        """Takes the calls apart: a loop over one takes Python longer than the call without it."""
+        self.first, self.rest = (self.calls or [_NO_CALL])[0], self.calls[1:]
+
+    def move(self, addresses: Any, workspace: Any, stream: Any) -> None:
         """Writes addresses in the place of those that are there."""
-        before, now = self._now, (*addresses, workspace)
-        for place, word, offset in self._words:
-            word[0] = now[place] + offset
-        move_map = self._move_map
-        for place, map_, offset in self._maps:
+        if (
+            type(addresses) is not tuple
+            or len(addresses) != self._count
+            or (self._has_workspace and not workspace)
+        ):
+            addresses = self._checked(addresses, workspace)
+        now = (*addresses, workspace) if self._has_workspace else addresses
+        before, self._now = self._now, now
+        words, move_map = self._words, self._move_map
+        for word, place in self._positions:
+            words[word] = now[place]
+        for word, place, offset in self._shifted:
+            words[word] = now[place] + offset
+        for map_, place, offset in self._maps:
             address = now[place]
             if address != before[place]:
-                (result,) = move_map(map_, address + offset if address else NOWHERE)
-                if result:
+                if result := move_map(map_, address + offset if address else NOWHERE)[0]:
                     raise driver.call_failed(move_map, result)
+        if self._memsets:
+            self._move_memsets(now)
+        if self.stream != stream:
+            self.set_stream(stream)
+        self.addresses, self.workspace = addresses, workspace
+
+    def _move_memsets(self, now: tuple[int, ...]) -> None:
         for place, at, offset in self._memsets:
             step = self._steps[at]
             assert isinstance(step, MemsetStep)
             self._steps[at] = step = step._replace(address=now[place] + offset)
             self.calls[at] = self._memset_call(step)
-        self.addresses, self.workspace, self._now = addresses, workspace, now
+        self._split()
+
+
+def _nothing() -> tuple[int]:
+    return (0,)
+
+
+_NO_CALL = (_nothing, ())

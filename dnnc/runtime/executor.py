@@ -30,7 +30,7 @@ from .buffers import (
     verify_workspace,
 )
 from .calling import CURRENT, Caller
-from .entry import Entry
+from .entry import Entry, entry_of
 from .laid_out import Bound, Steps, lay_out
 from .loaded import Loaded, choose_program
 from .seen import Seen
@@ -265,7 +265,7 @@ class ExecutionPlan:
         """
         tensors = [t for t in (*self.inputs, *self.outputs) if not t.is_by_value]
         values = self._numbers({}) if numbers is None else numbers
-        return Entry(loaded, sized, tensors, values, peers or {})
+        return entry_of(loaded, sized, tensors, values, peers or {})
 
     def _numbers(self, numbers: Mapping[Any, float | int]) -> dict[int, float | int]:
         """The numbers of by-value tensors by uid."""

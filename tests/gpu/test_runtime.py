@@ -18,6 +18,7 @@ from dnnc.runtime import driver, seen
 from tests.support import device
 
 torch = pytest.importorskip("torch")
+cuda = pytest.importorskip("cuda.bindings.driver")
 
 M = dnnc.Dim("M", max=1 << 20)
 
@@ -211,6 +212,31 @@ def test_another_device_is_not_made_the_current_one(plan):
         assert torch.cuda.current_device() == 0
     torch.cuda.synchronize(1)
     assert_right(pack)
+
+
+def test_an_entry_launches_whatever_context_is_current(plan):
+    """With none, and with another of the same device: the driver refuses a kernel there."""
+    pack = tensors()
+    torch.cuda.synchronize()
+    entry = plan.entry({"M": 300})
+    addresses = tuple(pack[tensor.name].data_ptr() for tensor in entry.tensors)
+    own = cuda.cuCtxGetCurrent()[1]
+    result, other = cuda.cuCtxCreate(None, 0, cuda.cuDeviceGet(0)[1])
+    assert not result
+    try:
+        for context in (own, cuda.CUcontext(0), other):
+            pack["y"].zero_()
+            torch.cuda.synchronize()
+            cuda.cuCtxSetCurrent(context)
+            for _ in range(2):
+                entry(addresses, 0, 0)
+                assert int(cuda.cuCtxGetCurrent()[1]) == int(context)
+            cuda.cuCtxSetCurrent(own)
+            torch.cuda.synchronize()
+            assert_right(pack)
+    finally:
+        cuda.cuCtxDestroy(other)
+        cuda.cuCtxSetCurrent(own)
 
 
 def test_tensors_that_changed_in_place_are_checked_again(plan):

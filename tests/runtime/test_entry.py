@@ -12,6 +12,7 @@ from dnnc.plan.plan import Plan
 from dnnc.runtime import load
 from tests.plan.plans import WHOLE
 
+from . import fake_driver as driver
 from .fake_driver import FakeDriver, FakeTorchTensor
 
 X, Y, WORKSPACE = 0x10000, 0x800000, 0x1000000
@@ -157,9 +158,10 @@ def test_an_empty_tensor_has_no_address(fake):
         assert int.from_bytes(made.args[0][:8], "little") == (x or 256)
 
 
-def test_the_threads_context_is_left_as_it_was(fake):
+@pytest.mark.parametrize("sizes", [SMALL, LARGE], ids=["a launch", "a memset and a launch"])
+def test_the_threads_context_is_left_as_it_was(fake, sizes):
     """The device's own is current for the launch, also where the thread has none."""
-    launch = entry(device=1)
+    launch = entry(device=1, sizes=sizes)
     for device in (0, None, 1, 0):
         fake.use(device)
         was = fake.current
@@ -171,6 +173,26 @@ def test_the_threads_context_is_left_as_it_was(fake):
     fake.use(1)
     entry()((X, Y), WORKSPACE)  # of the current context's device
     assert fake.launches[-1].device == 1
+
+
+def test_launches_alone_ask_for_no_context(fake):
+    """The driver refuses a kernel of another context; a memset it would take."""
+    launch = entry(sizes=SMALL)
+    launch((X, Y))
+    fake.calls.clear()
+    for x in (X, X + 16):
+        launch((x, Y))
+    assert fake.calls == {"cuLaunchKernelEx": 2}
+
+
+def test_a_launch_that_fails_is_not_made_again(fake):
+    launch, wrong = entry(sizes=SMALL), driver.real.CUresult.CUDA_ERROR_LAUNCH_FAILED
+    launch((X, Y))
+    fake._cuLaunchKernelEx = lambda *arguments: (wrong,)
+    del fake.cuLaunchKernelEx
+    with pytest.raises(DnncError, match="CUDA_ERROR_LAUNCH_FAILED"):
+        entry(sizes=SMALL)((X, Y))
+    assert fake.calls["cuLaunchKernelEx"] == 2
 
 
 def test_threads_launch_their_own_addresses(fake):
