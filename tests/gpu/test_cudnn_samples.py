@@ -124,7 +124,12 @@ def test_graphs_that_differ_in_sizes_share_a_kernel_cache(m, handle):
         check(pack)
 
 
+OVERRIDES_SINCE = 92100  # cuDNN 9.21; an earlier one builds the plan and fails at execution
+
+
 def test_sizes_are_overridden_at_execution(m, handle):
+    if m is not dnnc.cudnn and m.backend_version() < OVERRIDES_SINCE:
+        pytest.skip(f"cuDNN {m.backend_version_string()} overrides no shapes; 9.21 does")
     g = planned(m, relu(m, 64, handle=handle, is_override_shape_enabled=True))
     for rows in (64, 24):
         shape = [1, rows, 64]
