@@ -1,4 +1,4 @@
-"""Text that does to a terminal what it shows: names in files may hold control characters."""
+"""Text for people: counts of things, and what a terminal may show of names in files."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def _escaped(match: re.Match[str]) -> str:
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode()
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """1 plan, 2 plans, 1,000 entries"""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

@@ -3,10 +3,11 @@
 The nearest is the first by these rules, in this order:
 1. An engine of the fusion's families comes before one that is made for other operations.
 2. An engine for the target comes before one that is only for another.
-3. The further a fusion got through an engine's support surface, the nearer the engine is.  A
+3. An engine made for attention, or for its gradient, comes before one of single products.
+4. The further a fusion got through an engine's support surface, the nearer the engine is.  A
    surface is read so: operations, architecture, types, shapes and layouts, configurations.
-4. Fewer clauses that fail are nearer.
-5. The order of `engines.all_engines`.
+5. Fewer clauses that fail are nearer.
+6. The order of `engines.all_engines`.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from ..dialect.ops import (
     Resample,
     ResampleBackward,
 )
+from ..dialect.tensor import Tensor
 from ..engines import all_engines
 from ..engines.engine import Reason
 from ..errors import DnncError, Status
 from ..target import Target
+from ..visible import counted
 from .choice import Refusal, barred_choices, choices, refusals
 from .inputs import Inputs
 
+_ATTENTION, _ATTENTION_GRADIENT = "attention", "attention gradient"
 _FAMILY_OF_HEAVY: dict[type[Op], str] = {
     Matmul: "product",
     MoeGroupedMatmul: "product",
@@ -52,21 +56,37 @@ def families_of(fusion: Fusion) -> frozenset[str]:
     """The kinds of work of a fusion: by its heavy operations, else by its reductions, else
     pointwise."""
     found = {_FAMILY_OF_HEAVY[type(op)] for op in fusion.with_role("anchor")}
-    if any(_ends_attention(fusion, op) for op in fusion.ops):
-        found.add("attention")
+    ends = [op for op in fusion.ops if isinstance(op, Matmul) and _ends_attention(fusion, op)]
+    if ends:
+        is_gradient = sum(_multiplies_two_products(fusion, op) for op in ends) > 1  # dQ, dK
+        found.add(_ATTENTION_GRADIENT if is_gradient else _ATTENTION)
     if not found:
         found.add("reduction" if fusion.with_role("reduction") else "pointwise")
     return frozenset(found)
 
 
-def _ends_attention(fusion: Fusion, op: Op) -> bool:
+def _ends_attention(fusion: Fusion, op: Matmul) -> bool:
     """Whether it multiplies what is made of another product by way of a reduction."""
-    if not isinstance(op, Matmul):
-        return False
     above = {other for tensor in op.operands for other in fusion.upstream(tensor)}
     return any(isinstance(other, Matmul) for other in above) and any(
         other.role == "reduction" for other in above
     )
+
+
+def _multiplies_two_products(fusion: Fusion, op: Matmul) -> bool:
+    """Whether an operand is made of two products, pointwise, as dS is of the scores and of dP."""
+    return any(len(_products_of(fusion, tensor)) > 1 for tensor in op.operands)
+
+
+def _products_of(fusion: Fusion, tensor: Tensor) -> frozenset[Op]:
+    """The matmuls that a tensor is made of, without those that these are made of."""
+    found = frozenset(filter(_is_matmul, fusion.upstream(tensor)))
+    operands = [operand for op in found for operand in op.operands]
+    return found.difference(*[fusion.upstream(operand) for operand in operands])
+
+
+def _is_matmul(op: Op) -> bool:
+    return isinstance(op, Matmul)
 
 
 def is_related(refusal: Refusal) -> bool:
@@ -81,10 +101,17 @@ def nearest_first(found: Sequence[Refusal]) -> list[Refusal]:
         key=lambda refusal: (
             not is_related(refusal),
             refusal.engine.only_target not in ("", refusal.target.name),
+            _is_of_products(refusal),
             -min(map(_progress, refusal.reasons)),
             len(refusal.reasons),
         ),
     )
+
+
+def _is_of_products(refusal: Refusal) -> bool:
+    """Whether the fusion has attention, and the engine is not made for it."""
+    families = families_of(refusal.fusion) & {_ATTENTION, _ATTENTION_GRADIENT}
+    return bool(families) and families.isdisjoint(refusal.engine.families)
 
 
 def _progress(reason: Reason) -> int:
@@ -118,9 +145,12 @@ def declined_text(found: Sequence[Refusal]) -> tuple[str, Reason]:
 
 
 def more_clauses(refusal: Refusal) -> str:
-    """, and 2 other clauses: what is said beside the decisive one."""
-    count = len(refusal.reasons) - 1
-    return f", and {count} other clause{'s' if count > 1 else ''}" if count else ""
+    """The other clauses that fail: ` (also head size: Dv = 264)`, or how many."""
+    first = decisive_reason(refusal)
+    others = [reason for reason in refusal.reasons if reason is not first]
+    if len(others) == 1:
+        return f" (also {others[0].clause}: {others[0].what})"
+    return f" (also {counted(len(others), 'other clause')})" if others else ""
 
 
 def every_reason(found: Sequence[Refusal]) -> list[str]:
@@ -159,7 +189,7 @@ def _declined_error(
 ) -> DnncError:
     fusion, found = refused[0]
     others = len(refused) - 1
-    nor = f" (nor {others} other operation{'s' if others > 1 else ''})" if others else ""
+    nor = f" (nor {counted(others, 'other operation')})" if others else ""
     said, reason = declined_text(found)
     return DnncError(
         reason.status,

@@ -12,6 +12,7 @@ import typer
 from ..errors import DnncError, Status
 from ..plan.format import SUFFIX, Bundle, to_bytes, write_whole
 from ..plan.plan import Plan
+from ..visible import counted
 from . import console, files
 
 
@@ -90,7 +91,7 @@ def _verify_names(plans: Sequence[Plan], arguments: Sequence[str]) -> None:
 def _show(out: Path, plans: Sequence[Plan], size: int) -> None:
     code = [blob for plan in plans for blob in plan.blobs]
     shared = sum(map(len, code)) - sum(map(len, set(code)))
-    console.heading(f"{out}: {console.counted(len(plans), 'plan')}, {size:,} bytes")
+    console.heading(f"{out}: {counted(len(plans), 'plan')}, {size:,} bytes")
     if shared:
         console.field("shared", f"{shared:,} bytes of code that several plans have")
     for plan in plans:

@@ -9,6 +9,7 @@ import typer
 
 from ..cache import place
 from ..cache.disk import KINDS, DiskStore, Entry
+from ..visible import counted
 from . import console
 
 _WHAT = {
@@ -68,7 +69,7 @@ def verify() -> None:
         altered = _disk().verify()
     for entry in altered:
         console.field("removed", f"{entry.path} (altered)")
-    console.field("read", f"{console.counted(count, 'entry', 'entries')}, {len(altered)} altered")
+    console.field("read", f"{counted(count, 'entry', 'entries')}, {len(altered)} altered")
     if altered:
         raise typer.Exit(1)
 
@@ -86,7 +87,7 @@ def _disk() -> DiskStore:
 
 def _entries(entries: Sequence[Entry]) -> str:
     total = _bytes(sum(entry.bytes for entry in entries))
-    return f"{console.counted(len(entries), 'entry', 'entries')}, {total}"
+    return f"{counted(len(entries), 'entry', 'entries')}, {total}"
 
 
 def _bytes(count: int) -> str:

@@ -180,11 +180,6 @@ def knobs_text(knobs: Mapping[str, int]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
 
 
-def counted(count: int, noun: str, nouns: str = "") -> str:
-    """1 plan, 2 plans, 1,000 entries"""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
-
-
 def seconds_text(seconds: float) -> str:
     """3.4 us, 12.1 ms, 2.05 s"""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):

@@ -12,6 +12,7 @@ from ..api import errata_text, tuning_text
 from ..frontends.default_target import single_target
 from ..frontends.device_properties import target_rows
 from ..target import Target
+from ..visible import counted
 from . import console, files
 from .arguments import (
     DEFAULT_MODES,
@@ -163,7 +164,7 @@ def _show_refusals(fusion: Fusion, target: Target, every: bool) -> None:
         console.show(table)
     if (others := len(found) - len(near)) and not every:
         console.blank()
-        said = console.counted(others, "engine is", "engines are")
+        said = counted(others, "engine is", "engines are")
         console.field("", f"{said} made for other operations (--all lists them)")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DnncError, Status
 from ..plan.format import write_whole
-from ..visible import visible
+from ..visible import counted, visible
 from . import console
 
 _FORMATS = (".svg", ".png", ".pdf")
@@ -57,7 +57,7 @@ def plot(path: Path, title: str, seconds: Sequence[float], calls: int, bytes_: i
         said = f"median {console.seconds_text(median)}, {bytes_ / median / 1e9:.4g} GB/s"
         lines = [*textwrap.wrap(visible(title), _TITLE_CHARACTERS), said]
         axes.set_title("\n".join(lines), loc="left", fontsize=10)
-        axes.set_xlabel(f"round of {console.counted(calls, 'call')}")
+        axes.set_xlabel(f"round of {counted(calls, 'call')}")
         axes.set_ylabel("microseconds a call")
         axes.set_xticks(list(rounds) if len(rounds) <= 15 else [1, len(rounds)])
         axes.spines[["top", "right"]].set_visible(False)

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from ..plan.format import Bundle
 from ..plan.plan import Arg, Launch, Memset, Plan, Program, Symbol, TensorRecord, Variant
+from ..visible import counted
 from . import console
 from .summary import placed_fusions
 
 
 def show_bundle(bundle: Bundle) -> None:
     """A line a plan."""
-    console.heading(
-        f"bundle of {console.counted(len(bundle.names), 'plan')} (--plan NAME shows one)"
-    )
+    console.heading(f"bundle of {counted(len(bundle.names), 'plan')} (--plan NAME shows one)")
     table = console.table("plan", "targets", "inputs", "outputs", "key")
     for name in bundle.names:
         plan = bundle.plan(name)

@@ -14,6 +14,7 @@ import typer
 from .. import target as targets
 from ..errors import DnncError
 from ..frontends.default_target import single_target
+from ..visible import counted
 from . import completion, console, files
 from .arguments import Errata, Modes, parse_modes, target_or
 
@@ -185,7 +186,7 @@ def _finish(found: Tuned, output: Path) -> None:
         rows = [row for row in found.rows if row.sizes == values]
         _show(rows, " ".join(f"{name}={size}" for name, size in values.items()))
     update(output, found.record)
-    entries = console.counted(len(found.record.entries), "entry", "entries")
+    entries = counted(len(found.record.entries), "entry", "entries")
     console.field("record", f"{output} ({entries})")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from .. import dtypes
 from ..codegen.kernel import MOST_COUNT, bits_of_count
@@ -88,6 +89,12 @@ def fewer_than(limit: int, count: Expr) -> str:
     dims = sorted(f"{dim.name} (now {dim.max})" for dim in count.dims())
     said = f"fewer than {limit}" + (f": a smaller max of {', '.join(dims)}" if dims else "")
     return f"{said}, or a bound of their product" if len(dims) > 1 else said
+
+
+def listed(ops: Sequence[Op], none: str) -> str:
+    """The labels of operations, alike ones counted: matmul 'qk', 4 x matmul; `none` without any."""
+    counts = Counter(op.label for op in ops)
+    return ", ".join(f"{n} x {label}" if n > 1 else label for label, n in counts.items()) or none
 
 
 def pattern_reason(what: str, supported: str, about: Op | None = None) -> Reason:

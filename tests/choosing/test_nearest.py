@@ -95,6 +95,7 @@ def softmax_of_product():
         (convolution, {"convolution"}),
         (pooled, {"resampling"}),
         (lambda: convolution(gradient=True), {"convolution gradient"}),
+        (attention_gradient, {"product", "attention gradient"}),
     ],
 )
 def test_families(made, families):
@@ -107,7 +108,13 @@ def test_every_heavy_operation_has_a_family():
 
 
 def test_every_engine_has_a_family_that_a_fusion_may_have():
-    known = {"pointwise", "reduction", "attention", *nearest._FAMILY_OF_HEAVY.values()}
+    known = {
+        "pointwise",
+        "reduction",
+        "attention",
+        "attention gradient",
+        *nearest._FAMILY_OF_HEAVY.values(),
+    }
     for engine in ENGINES:
         assert engine.families
         assert known.issuperset(engine.families)
@@ -169,6 +176,15 @@ def test_then_what_got_further_and_then_what_has_fewer_clauses(near, far):
     assert named(("matmul_sm80", *near), ("fallback", *far)) == ["matmul_sm80", "fallback"]
 
 
+def test_engines_of_an_attentions_gradient_come_before_others():
+    """Those of attention are unrelated; those of products have no clause of a gradient."""
+    said = ("sdpa_sm80", OPERATIONS), ("matmul_sm80", OPERATIONS), ("sdpa_bwd_sm80", TYPES, SIZE)
+    fusion = fusion_of(attention_gradient())
+    assert named(*said, fusion=fusion) == ["sdpa_bwd_sm80", "matmul_sm80", "sdpa_sm80"]
+    same = (*said[:2], ("sdpa_bwd_sm80", OPERATIONS, SIZE))
+    assert named(*same, fusion=fusion) == ["sdpa_bwd_sm80", "matmul_sm80", "sdpa_sm80"]
+
+
 def test_ties_stay_in_the_order_of_engines():
     assert named(("matmul_sm80", SIZE), ("fallback", SIZE)) == ["matmul_sm80", "fallback"]
 
@@ -207,7 +223,7 @@ def test_several_operations_that_no_engine_takes():
     g.exp(g.relu(x, name="first"), name="second").set_output()
     error = error_of(g, SM90A)
     assert "takes pointwise:relu_fwd 'first' (nor 1 other operation): pointwise," in error.what
-    assert "may have 68719476736 elements, and 1 other clause" in error.what
+    assert "may have 68719476736 elements (also" in error.what
     assert error.supported == "fewer than 17179869184"
     for name in ("pointwise:relu_fwd 'first':", "pointwise:exp 'second':"):
         assert name in error.details.splitlines()

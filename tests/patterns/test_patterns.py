@@ -52,7 +52,7 @@ FITS = {
 REFUSED = {
     "conv_scale_bias_act": (
         Status.NOT_SUPPORTED_LAYOUT,
-        "is reordered as INT8x32, and 1 other clause; accepted: NONE,",
+        "is reordered as INT8x32 (also ",
     ),
 }
 

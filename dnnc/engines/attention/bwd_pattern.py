@@ -34,6 +34,7 @@ from ...dialect.ops import (
 from ...dialect.tensor import Tensor, text
 from ...expr import Expr
 from ..engine import Reason
+from ..surface import listed
 from .operands import Operand, OperandReader, Unlike, regroups, turns_last
 
 _ACCEPTED = "the five products of attention's gradient, pointwise operations between them"
@@ -232,7 +233,7 @@ class _Reader(OperandReader):
         ]
         products = [op for op in anchors if isinstance(op, Matmul)]
         if len(products) != 5 or len(anchors) != 5:
-            raise Unlike(", ".join(op.label for op in anchors) or "no matmul", _ACCEPTED)
+            raise Unlike(listed(anchors, "no matmul"), _ACCEPTED)
         ahead = {op: self._products_ahead(op, products) for op in products}
         first = [op for op in products if not ahead[op]]
         to_v = [op for op in products if len(ahead[op]) == 1]
@@ -337,8 +338,7 @@ class _Reader(OperandReader):
     def _delta(self) -> Reduction:
         found = [op for op in self._reductions() if op.y not in self.fusion.outputs]
         if len(found) != 1:
-            listed = ", ".join(op.label for op in found) or "no reductions"
-            raise Unlike(listed, "one sum of each row, of dO * O")
+            raise Unlike(listed(found, "no reductions"), "one sum of each row, of dO * O")
         (op,) = found
         if op.mode != "add" or op.axes != (op.x.rank - 1,):
             raise Unlike(f"{op.mode} over axes {list(op.axes)}", "the sum of each row of dO * O")

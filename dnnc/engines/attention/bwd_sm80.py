@@ -80,7 +80,7 @@ class SdpaBwdSm80Engine(Engine):
 
     name: str = "sdpa_bwd_sm80"
     index: int = 24
-    families: tuple[str, ...] = ("attention",)
+    families: tuple[str, ...] = ("attention gradient",)
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "the gradient of attention, as `sdpa_backward` or written in its five products; Q, K, V "

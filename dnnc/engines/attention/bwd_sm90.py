@@ -78,7 +78,7 @@ class SdpaBwdSm90Engine(Engine):
 
     name: str = "sdpa_bwd_sm90"
     index: int = 20
-    families: tuple[str, ...] = ("attention",)
+    families: tuple[str, ...] = ("attention gradient",)
     only_target: str = "sm_90a"
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (

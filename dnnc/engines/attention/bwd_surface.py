@@ -63,7 +63,7 @@ def shape_reasons(found: Gradient, most: int) -> list[Reason]:
         number = size.constant
         if number is None or number % _UNIT or not _UNIT <= number <= most:
             supported = f"a known multiple of {_UNIT}, up to {most}"
-            what = f"{name} of {size}"
+            what = f"{name} = {size}"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
     for name, size in (("queries", found.queries), ("keys", found.keys)):
         if size.bounds()[0] < 1 or (found.keys.constant == 1 and name == "keys"):

@@ -33,6 +33,7 @@ from ...dialect.ops import (
 from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
 from ..engine import Prepared, Reason
+from ..surface import listed
 from .operands import Operand, OperandReader, Unlike, regroups
 
 
@@ -164,7 +165,7 @@ class _Reader(OperandReader):
         ]
         matmuls = [op for op in anchors if isinstance(op, Matmul)]
         if len(matmuls) != 2 or len(anchors) != 2:
-            raise Unlike(", ".join(op.label for op in anchors) or "no matmul")
+            raise Unlike(listed(anchors, "no matmul"))
         first, second = matmuls
         if first not in self.fusion.upstream(second.a) or first in self.fusion.upstream(second.b):
             raise Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
@@ -175,8 +176,7 @@ class _Reader(OperandReader):
         largest = tuple(op for op in found if op.mode == "amax")
         found = [op for op in found if op.mode != "amax"]
         if [op.mode for op in found] != ["max", "add"]:
-            listed = ", ".join(op.label for op in found) or "no reductions"
-            raise Unlike(listed, "a maximum and a sum of each row")
+            raise Unlike(listed(found, "no reductions"), "a maximum and a sum of each row")
         for op in found:
             is_of_one = not op.axes and op.x.shape[-1].constant == 1
             if not (is_of_one or op.axes == (op.x.rank - 1,)) or op.index is not None:

@@ -74,7 +74,7 @@ def shape_reasons(found: Attention, most: int) -> list[Reason]:
         if number is None or number % unit or not unit <= number <= most:
             supported = f"a known multiple of {unit}, up to {most}"
             reasons.append(
-                Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
+                Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} = {size}", supported)
             )
     tiles = product(found.batch) * found.queries
     if tiles.bounds()[1] >= 1 << 31:

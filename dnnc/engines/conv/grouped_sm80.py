@@ -23,6 +23,7 @@ from ...codegen.tiles.pixels import registers_of
 from ...dialect.fusion import Fusion, remembered
 from ...errors import Status
 from ...target import Target
+from ...visible import counted
 from ..engine import NHWC, Engine, Knob, Knobs, Prediction, Reason
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
@@ -94,7 +95,8 @@ class ConvGroupedSm80Engine(Engine):
         facts = _facts_of(fusion)
         shape = facts.shape
         if shape.groups == 1 or shape.c_group not in _CHANNELS or shape.k_group % RESULTS:
-            what = f"{shape.groups} groups of {shape.c_group} input and {shape.k_group} output"
+            groups = counted(shape.groups, "group")
+            what = f"{groups} of {shape.c_group} input and {shape.k_group} output"
             wanted = f"several of {' or '.join(map(str, _CHANNELS))} and a multiple of {RESULTS}"
             return reason("channels of a group", f"{what} channels", wanted)
         stride = conv_of(fusion).stride if shape.spread else (1,)

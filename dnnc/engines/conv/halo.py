@@ -33,6 +33,7 @@ from ...codegen.hopper.im2col import Window
 from ...codegen.hopper.staged_store import ALIGNMENT, TURNED_BYTES
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv, product
+from ...visible import counted
 from .pattern import ConvShape, image_view
 from .phases import Phase, phases_of
 
@@ -178,7 +179,7 @@ def stays(shape: ConvShape, channels: int, stages: int, panels: int) -> bool:
 def halo_refusal(shape: ConvShape, panel: int) -> str | None:
     """Why pixels of X can't be loaded with their halo."""
     if len(shape.windows) not in (2, 3):
-        return f"{len(shape.windows)} spatial dims"
+        return counted(len(shape.windows), "spatial dim")
     height, width = shape.windows[-2:]
     if height.taps * width.taps == 1 or shape.taps > MOST_TAPS:
         return f"a filter of {' x '.join(str(window.taps) for window in shape.windows)} taps"

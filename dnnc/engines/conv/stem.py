@@ -30,6 +30,7 @@ from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv
+from ...visible import counted
 from .pattern import ConvShape
 
 ACROSS = 16  # pixels of a block in a row of Y
@@ -219,7 +220,7 @@ def rows_view(tensor: Tensor, stem: Stem | None = None) -> Tensor:
 def stem_refusal(shape: ConvShape) -> str | None:
     """Why rows of X can't be read as runs."""
     if len(shape.windows) != 2:
-        return f"{len(shape.windows)} spatial dims"
+        return counted(len(shape.windows), "spatial dim")
     if shape.groups != 1:
         return f"{shape.groups} groups"
     if shape.c_group > MOST_CHANNELS:

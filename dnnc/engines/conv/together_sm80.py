@@ -29,6 +29,7 @@ from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
 from ...dialect.tensor import Tensor
 from ...expr import Expr
+from ...visible import counted
 from ..product.kernel_sm80 import Batch
 from ..product.knobs_sm80 import NARROW_COLUMNS
 from .filter_sm80 import turned_bytes
@@ -51,7 +52,7 @@ def together_refusal(shape: ConvShape, x: Tensor | None) -> str | None:
     if x is None or shape.groups > 1 or x.type.bits != 16:
         return "groups, a dY that is computed or is not of 16 bits"
     if spread.phases * shape.k != NARROW_COLUMNS or shape.k % _ELEMENTS:
-        return f"{spread.phases} phases of {shape.k} channels"
+        return f"{counted(spread.phases, 'phase')} of {shape.k} channels"
     if gather_bytes(x, shape) != _COPY_BYTES or turned_bytes(shape.w, shape) != _COPY_BYTES:
         return "channels that copies of 16 bytes do not bring"
     sizes = zip(spread.axes, shape.y[2:], shape.x.shape[2:], strict=True)

@@ -15,7 +15,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
 from ..engine import KNOBS_OF_ANY, Reason
-from ..surface import boolean_reason, count_reasons, fewer_than, pattern_reason
+from ..surface import boolean_reason, count_reasons, fewer_than, listed, pattern_reason
 from ..views.reduced import follows_reduction, unreduced_reason
 
 _MOST_RESULTS = (1 << 31) - 256  # elements of a reduction at the exit
@@ -29,7 +29,7 @@ def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     anchors = fusion.with_role("anchor")
     if len(anchors) == 1 and isinstance(anchors[0], Matmul):
         return ()
-    what = ", ".join(op.label for op in anchors) or "no matmul"
+    what = listed(anchors, "no matmul")
     return (pattern_reason(what, "one matmul, pointwise, view operations, reductions after it"),)
 
 
@@ -56,7 +56,7 @@ def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
     anchors = fusion.with_role("anchor")
     found = [op for op in anchors if isinstance(op, Product)]
     if not found or len(found) != len(anchors) or len(found) > most:
-        what = ", ".join(op.label for op in anchors) or "no matmul"
+        what = listed(anchors, "no matmul")
         return (pattern_reason(what, supported),)
     for op in found:
         if type(op) is not type(found[0]) or _offsets(op) is not _offsets(found[0]):

@@ -223,7 +223,7 @@ def test_every_size_of_packed_heads_has_knobs():
     (reason,) = SDPA_FWD_SM90.supports(
         fusion_of(graphs.packed_fp8((40, 70), (40, 100), depth=176)[0]), of(TARGET)
     )
-    assert "Dv of 176" in reason.what
+    assert "Dv = 176" in reason.what
     assert "up to 160" in reason.supported
 
 

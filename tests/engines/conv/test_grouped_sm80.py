@@ -183,7 +183,7 @@ def reasons(g, target="sm_80"):
     [
         ([1, 24, 4, 5], [16, 12, 3, 3], "2 groups of 12 input and 8 output channels"),
         ([1, 16, 4, 5], [12, 8, 3, 3], "2 groups of 8 input and 6 output channels"),
-        ([1, 8, 4, 5], [8, 8, 3, 3], "1 groups of 8 input and 8 output channels"),
+        ([1, 8, 4, 5], [8, 8, 3, 3], "1 group of 8 input and 8 output channels"),
     ],
 )
 def test_other_channels_are_refused(x, w, said):

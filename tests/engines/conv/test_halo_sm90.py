@@ -360,7 +360,7 @@ def test_half_of_a_panel_takes_little_more_than_half_as_long():
     [
         ([[1, 64, 9, 9], [64, 64, 1, 1], around(0)], "a filter of 1 x 1 taps"),
         ([[1, 64, 9, 9], [64, 64, 3, 3], around(1, 3)], "convolution strides of 3 and 3"),
-        ([[1, 64, 9], [64, 64, 3], around(1, spatial=1)], "1 spatial dims"),
+        ([[1, 64, 9], [64, 64, 3], around(1, spatial=1)], "1 spatial dim"),
         ([[1, 32, 9, 9], [64, 16, 3, 3], around(1)], "groups of 16 channels"),
         ([[1, 128, 4, 9, 9], [64, 64, 3, 3, 3], around(1, spatial=3)], "volumes of several groups"),
         ([[1, 64, 4, 9, 9], [64, 64, 3, 1, 1], around(0, spatial=3)], "a filter of 3 x 1 x 1"),

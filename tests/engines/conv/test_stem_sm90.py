@@ -273,7 +273,7 @@ def test_knobs_that_do_not_go_together(knobs, what):
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        ([[1, 4, 16], [8, 4, 3], around(1, spatial=1)], "1 spatial dims"),
+        ([[1, 4, 16], [8, 4, 3], around(1, spatial=1)], "1 spatial dim"),
         ([[1, 40, 16, 16], [8, 40, 3, 3], around(1)], "40 channels"),
         ([[1, 4, 16, 16], [8, 2, 3, 3], around(1)], "2 groups"),
         ([[1, 4, 16, 16], [8, 4, 3, 3], around(2, dilation=2)], "a dilation of 2"),
