@@ -28,6 +28,12 @@ def round_to(array: Array, dtype: DType) -> Array:
         return _to_integer(array, dtype)
 
 
+def stored(array: Array, dtype: DType) -> Array:
+    """`array` of any type as the NumPy array of `dtype`; one of that type stays, infinities too."""
+    array = np.asarray(array)
+    return array if array.dtype == dtype.numpy else round_to(widen(array), dtype)
+
+
 def widen(array: Array) -> Array:
     """A stored array as float64, int64 or bool, exactly."""
     array = np.asarray(array)

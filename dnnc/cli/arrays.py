@@ -21,7 +21,7 @@ from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, bounds_of, verify_products
 from ..plan.format import write_whole
-from ..rounding import round_to, widen
+from ..rounding import round_to, stored, widen
 from . import console, files
 
 Array = Any
@@ -112,7 +112,7 @@ def _stored(array: Array, tensor: Tensor, argument: str) -> Array:
         raise DnncError(
             Status.BAD_PARAM, f"data type {array.dtype}", "floats, integers, booleans", argument
         )
-    made = round_to(widen(array), tensor.type)
+    made = stored(array, tensor.type)
     if not np.array_equal(widen(made), widen(array), equal_nan=array.dtype.kind == "f"):
         console.note(f"note: {argument}: {array.dtype} values are rounded to {tensor.type}")
     return made

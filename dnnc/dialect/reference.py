@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Expr
 from ..given import is_integer
-from ..rounding import round_to, widen
+from ..rounding import round_to, stored, widen
 from .graph import OperationGraph
 from .op import Op
 from .prior import priors_of
@@ -128,16 +129,21 @@ def _steps(
     for tensor in dict.fromkeys(tensor for op in ops for tensor in op.operands):
         if tensor.is_constant:
             values[tensor] = np.full([1] * tensor.rank, tensor.value)
-    values = {t: widen(round_to(_wide(v), t.type)) for t, v in values.items()}
+    values = {t: widen(stored(v, t.type)) for t, v in values.items()}
     for op in ops:
         operands = [values[tensor] for tensor in op.operands]
         made = _tuple(op.reference(*operands, sizes=found))
         results = [
-            (tensor, exact, round_to(exact, tensor.type))
+            (tensor, exact, _in_type(op, exact, tensor.type))
             for tensor, exact in zip(op.results, made, strict=True)
         ]
         values |= {tensor: widen(rounded) for tensor, _, rounded in results}
         yield Step(op, operands, results, found)
+
+
+def _in_type(op: Op, exact: Array, dtype: DType) -> Array:
+    """A result in its type: a view moves elements as they are, infinities of fp8 too."""
+    return exact.astype(dtype.numpy) if op.role == "view" else round_to(exact, dtype)
 
 
 def in_form(tensor: Tensor, value: Array, form: Tensor) -> Array:
@@ -215,10 +221,6 @@ def _require_dims(tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, in
             text(wanted),
             tensor.label,
         )
-
-
-def _wide(array: Array) -> Array:
-    return array if array.dtype == bool else widen(array)
 
 
 def _tuple(values: Any) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.dialect.reference import reference
+from dnnc.interpreter.plans import run_plan
 from tests.dialect.examples import ALL_EXAMPLES, IDS
 from tests.support import machine
 from tests.support.checked import check, random_inputs
@@ -344,3 +345,22 @@ def test_bytes_to_floats(source, to, pad, target):
     if source == dtypes.i8 and pad == 0:
         ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
         assert not re.search(r"cvt\.rn\.\w+\.s(8|16|32)", ptx)
+
+
+def test_infinities_of_e5m2_are_read_as_they_are():
+    """A view keeps them, a wider type has them, and what is computed saturates (docs/numerics)."""
+    kind = dtypes.f8e5m2
+    g = new_graph(kind)
+    x = g.tensor([2, 3])
+    g.transpose(x, [1, 0]).set_output()
+    g.identity(x).set_output().set_data_type(dtypes.f32)
+    g.mul(x, 1.0).set_output()
+    graph = g.graph.finalize()
+    values = np.array([[np.inf, -np.inf, 57344.0], [np.nan, 1.5, -0.0]])
+    inputs = {graph.inputs[0].uid: values.astype(kind.numpy)}
+    found = run_plan(compile_graph(graph, "sm_90a"), inputs)
+    wanted = reference(graph, inputs)
+    expected = (values.T, values, np.clip(values, -57344, 57344))  # NaN stays
+    for tensor, one in zip(graph.outputs, expected, strict=True):
+        for made in (found, wanted):
+            np.testing.assert_array_equal(made[tensor.uid].astype(np.float64), one)
