@@ -50,6 +50,7 @@ class LinkedTest:
 
 
 _REDUCTION = "tests/engines/elementwise/test_reduction.py"
+_MUTATION = "tests/engines/test_mutation"
 _ASSEMBLY = "tests/engines/test_assembly.py"
 _CONV_ASSEMBLY = "tests/engines/conv/test_assembly.py"
 _CONV_ASSEMBLY_SM90 = "tests/engines/conv/test_assembly_sm90.py"
@@ -132,7 +133,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine reduction": (
         *_both("elementwise/test_reduction.py"),
         LinkedTest("tests/gpu/test_large.py", "test_reductions"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(f"{_MUTATION}.py", "test_each_wait_is_needed"),
         *_COMMON,
     ),
     "engine rows": (
@@ -144,7 +145,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/gpu/test_large.py", "test_norms_of_long_rows"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_rows_are_spilled", "sm_90a"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_rows_is_needed", "sm_90a"),
+        LinkedTest(f"{_MUTATION}_rows.py", "test_each_wait_of_rows_is_needed", "sm_90a"),
         *_COMMON,
     ),
     "engine grid": (
@@ -165,9 +166,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest(
             "tests/engines/attention/test_random_attention.py", "test_of_fp8_on_hopper", HOPPER
         ),
-        LinkedTest("tests/engines/test_mutation.py", "test_waits_of_attention_are_needed", HOPPER),
+        LinkedTest(f"{_MUTATION}_attention.py", "test_waits_of_attention_are_needed", HOPPER),
         LinkedTest(
-            "tests/engines/test_mutation.py", "test_waits_of_turned_values_are_needed", HOPPER
+            f"{_MUTATION}_attention.py", "test_waits_of_turned_values_are_needed", HOPPER
         ),
     ),
     "engine sdpa_sm80": (
@@ -177,7 +178,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("attention/test_past_lengths.py"),
         LinkedTest("tests/engines/attention/test_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/engines/attention/test_random_attention.py", "test_on_any_architecture"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(f"{_MUTATION}.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine sdpa_bwd_sm90": (
@@ -196,7 +197,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("rows/test_wide_rows_sm90.py", target=HOPPER),
         LinkedTest("tests/gpu/test_variants.py", target=HOPPER),
         LinkedTest("tests/choosing/test_variants.py", target=HOPPER),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_hopper_is_needed", HOPPER),
+        LinkedTest(f"{_MUTATION}_hopper.py", "test_each_wait_of_hopper_is_needed", HOPPER),
         LinkedTest("tests/gpu/test_random_graphs.py", _RANDOM_SM90, HOPPER),
         LinkedTest("tests/test_random_graphs.py", _RANDOM_SM90, HOPPER),
         LinkedTest(_ASSEMBLY, "test_matmul_sm90_fits_its_registers", HOPPER),
@@ -204,7 +205,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine matmul_sm80": (
         *_both("product/test_matmul_sm80.py"),
         LinkedTest("tests/gpu/test_large.py", "test_every_tile_at_sizes_that_fill_the_device"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(f"{_MUTATION}.py", "test_each_wait_is_needed"),
         *_COMMON,
     ),
     "engine conv_product_sm90": (
@@ -237,7 +238,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_types.py"),
         *_both("conv/test_beside_sm80.py"),
         LinkedTest("tests/gpu/conv/test_large_conv_sm80.py"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(f"{_MUTATION}.py", "test_each_wait_is_needed"),
         LinkedTest(_CONV_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
         LinkedTest(_CONV_ASSEMBLY, "test_no_gather_spills", "sm_80"),
     ),
@@ -253,7 +254,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/conv/test_few_channels.py"),
         LinkedTest("tests/gpu/conv/test_large_conv_depthwise.py"),
         LinkedTest("tests/engines/conv/test_depthwise.py", "test_fp8", "sm_90"),
-        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(f"{_MUTATION}.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine conv_wgrad_sm90": (

@@ -18,7 +18,7 @@ from dnnc.engines import engine_named
 from dnnc.engines.elementwise.turned import Sweep
 from dnnc.options import Options
 from dnnc.target import of
-from tests.engines.test_mutation import WAITS, removed, survivors
+from tests.engines.removed_waits import WAITS, removed, survivors
 from tests.support import multiprocessors
 from tests.support.checked import check, random_inputs
 
