@@ -1,4 +1,4 @@
-"""What stands for the assembler in tests can't hide what the assembler would say."""
+"""The assembler's stand-in in tests can't hide what the assembler would say."""
 
 import dataclasses
 

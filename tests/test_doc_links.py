@@ -15,13 +15,13 @@ HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
 def anchor(heading):
-    """What GitHub makes of a heading: of its letters, digits, hyphens and spaces."""
+    """GitHub's anchor of a heading: its letters, digits, hyphens and spaces."""
     shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
 
 
 def anchors(text):
-    """Those of a page's headings; the second of two that are alike ends in -1."""
+    """Anchors of a page's headings; the second of two that are alike ends in -1."""
     names, seen = set(), Counter()
     for name in map(anchor, HEADING.findall(FENCED.sub("", text))):
         names.add(f"{name}-{seen[name]}" if seen[name] else name)

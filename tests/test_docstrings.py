@@ -33,7 +33,6 @@ def test_docstrings_begin_with_what_is_returned_or_done():
         f"{path.relative_to(ROOT)}:{line}: {found.splitlines()[0]}"
         for folder in FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.name.startswith("test_")
         for line, found in bad_docstrings(path.read_text())
     ]
     assert not wrong, "\n".join(wrong)

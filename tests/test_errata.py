@@ -25,7 +25,7 @@ def text(*rules):
 
 
 def barred(rule, driver="", target=SM80, graph=None):
-    """Of all candidates, those that a rule bars."""
+    """The candidates that a rule bars."""
     graph = graph or ffn(64).graph.finalize()
     (whole,) = partition(graph, [graph.live_ops])
     inputs = inputs_of(Options(errata=text({**RULE, **rule}), driver=driver))

@@ -51,7 +51,7 @@ def test_whole_parts_are_taken_out_of_divisions():
 
 
 def test_bounds_of_products_of_differences():
-    """Of what is left of an image without padding, written out: N * M - 2 * N - 2 * M + 4."""
+    """Bounds of the rest of an image without padding, written out: N * M - 2 * N - 2 * M + 4."""
     m = Dim("m", min=4, max=10)
     assert ((N - 2) * (m - 3) * 8).bounds() == (0, 98 * 7 * 8)
     assert ((N - 1) * (N - 1)).bounds() == (1, 99 * 99)

@@ -168,7 +168,7 @@ OF_ALL_ENGINES = ("dnnc.engines", "dnnc.engines.engine", "dnnc.engines.surface")
 
 
 def test_nothing_outside_engines_knows_one_by_name():
-    """What is asked of engines is a member of `Engine`; a name of two words is in no other text."""
+    """All that engines are asked is a member of `Engine`; a name of two words is in no other."""
     texts = [path.read_text() for path in (ROOT / "engines").rglob("*.py")]
     names = set(re.findall(r'^    name: str = "(\w+_\w+)"$', "\n".join(texts), re.MULTILINE))
     assert "matmul_sm90" in names

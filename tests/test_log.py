@@ -16,7 +16,7 @@ dnnc.compile(g, "sm_80", in_process={in_process})
 
 
 def messages(value, in_process=True):
-    """What a compilation writes to stderr under a value of DNNC_LOG."""
+    """The text that a compilation writes to stderr under a value of DNNC_LOG."""
     environment = {**os.environ, "DNNC_LOG": value}
     code = CODE.format(in_process=in_process)
     done = subprocess.run(

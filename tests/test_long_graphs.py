@@ -158,7 +158,7 @@ def test_a_tree_is_split_at_few_tensors():
 
 
 def test_fusions_without_room_are_not_joined():
-    """What comes after the last reduction that a kernel takes is in another one with its own."""
+    """Work after the last reduction that a kernel takes is in another one with its own."""
     config = heuristics.best_config(long_graphs.reduced(200).graph.finalize(), of("sm_90"))
     counts = [len(choice.fusion.with_role("reduction")) for choice in config.choices]
     assert max(counts) == MOST_REDUCTIONS

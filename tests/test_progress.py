@@ -17,7 +17,7 @@ def graph(name="g"):
 
 
 def told(call):
-    """What a call reports: (text, share of the whole)."""
+    """The reports of a call: (text, share of the whole)."""
     found = []
 
     def report(what, done, count):

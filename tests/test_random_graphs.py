@@ -49,7 +49,7 @@ PLAN_SHARE = 0.95
 
 
 def target(engine=""):
-    """What graphs are compiled for that are run, in the interpreter or on the device.
+    """The targets that graphs are compiled for that are run, in the interpreter or on the device.
 
     engine: whose surface they were drawn from.
     """
@@ -367,7 +367,7 @@ def any_knobs(engine, fusion, rng, surface=""):
 
 
 def _values_of(knob, small):
-    """Those for small graphs that the engine's knob has; all, if none."""
+    """Values for small graphs that the engine's knob has; all, if none."""
     return [value for value in small.get(knob.name, ()) if value in knob.values] or knob.values
 
 
@@ -419,7 +419,7 @@ def products(graph):
 
 
 def check_interpreted(drawn, telling):
-    """What a plan computes lies in the boxes; telling: counts how much that says."""
+    """A plan's results lie in the boxes; telling: counts how much that says."""
     made = interpreted(drawn)
     if made is None:
         return

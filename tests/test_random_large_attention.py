@@ -91,7 +91,7 @@ def selected(dtype, distance):
 
 
 def by_kernel(scores, values, type_, lift):
-    """What becomes of such a row where exponentials times 2 ** lift are rounded to a type."""
+    """The result of such a row where exponentials times 2 ** lift are rounded to a type."""
     e = np.exp(scores)
     weights = widen(round_to(e[1:] * 2.0**lift, type_)) / 2.0**lift
     return weights @ values[1:] / np.sum(e)

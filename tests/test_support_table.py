@@ -237,7 +237,7 @@ def test_only_hopper_has_been_run_on():
 
 
 def source_of(test):
-    """Of a test function, or of the whole file; tests on a device are those of the engines."""
+    """Markers of a test or of its whole file; tests on a device are those of the engines."""
     if not test.function:
         name = test.path.removeprefix("tests/gpu/")
         places = (

@@ -1,4 +1,4 @@
-"""What the compile worker may answer: messages, and nothing else is taken for one."""
+"""The compile worker answers with messages, and nothing else is taken for one."""
 
 import io
 import json

@@ -23,7 +23,7 @@ def graph():
 
 
 def raised(call, value):
-    """What a call of a value raises, if anything."""
+    """The error that a call of a value raises, if anything."""
     try:
         call(value)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What docs/backend.md says: its example runs, its tables are those of the code."""
+"""Checks docs/backend.md: its example runs, its tables are those of the code."""
 
 import re
 from pathlib import Path

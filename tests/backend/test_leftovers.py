@@ -14,7 +14,7 @@ DIMS = [6, 40]
 
 
 def run(graph, inputs):
-    """What the first config's plan gives, by uid; the reference gives the same."""
+    """Gives the results of the first config's plan, by uid; the reference gives the same."""
     plan = b.execution_plan(plan_of(heuristics(graph)[0])).plan
     found = run_plan(plan, inputs)
     exact = dnnc.reference(b.operation_graph(graph), inputs)

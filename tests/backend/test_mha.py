@@ -15,13 +15,13 @@ SMALL = {"batch": 1, "queries": 20, "depth": 16, "keys": 40}
 
 
 def by_descriptors(made):
-    """The same graph, as it was written, through descriptors."""
+    """Builds a graph through descriptors, as it was written."""
     made.g.graph.validate()
     return b.operation_graph(graph_of(*Writer(made.g.graph).operations()))
 
 
 class Door:
-    """What `check` asks for of a graph."""
+    """Stands for a pygraph where `check` asks for one."""
 
     def __init__(self, graph):
         self.graph = graph

@@ -1,4 +1,4 @@
-"""What each call answers: the documented status, and what was wrong."""
+"""Each call answers with the documented status, and what was wrong."""
 
 from fractions import Fraction
 

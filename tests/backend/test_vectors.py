@@ -34,7 +34,7 @@ def vectors(uid, dims, count, along=1, dtype=b.CUDNN_DATA_INT8, strides=None):
 
 
 def convolution(x, w, y, beta=0.0):
-    """Of filters of 3x3 in two dims."""
+    """Convolutions with filters of 3x3 in two dims."""
     prefix = "CUDNN_ATTR_CONVOLUTION_"
     pairs = {"DILATIONS": 1, "FILTER_STRIDES": 1, "PRE_PADDINGS": 1, "POST_PADDINGS": 1}
     parameters = made(

@@ -87,7 +87,7 @@ def test_graph_of_fewer_queries_than_keys_is_the_case(layout):
 
 
 def test_exact_is_what_torch_computes():
-    """Of all rows, by the function that its users call."""
+    """All rows are built by the function that its users call."""
     case = small(groups=2)
     buffers = case.make()
     wide = {name: buffers[name].double() for name in "qkv"}

@@ -180,7 +180,7 @@ def engines_of(listed):
 
 
 def distinct(listed):
-    """Of each shape of one image, one case."""
+    """One case for each shape of one image."""
     return {str(case.p["shape"]).partition("x")[2]: case for case in listed}.values()
 
 

@@ -69,7 +69,7 @@ def run_reference(case, buffers):
 
 
 def run_interpreted(case, buffers):
-    """The same of the plan for sm_90a, in the interpreter."""
+    """The plan for sm_90a is right, in the interpreter."""
     return run_graph(case, buffers, lambda g, inputs: run_plan(compile_graph(g, "sm_90a"), inputs))
 
 

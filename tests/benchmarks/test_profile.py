@@ -1,4 +1,4 @@
-"""What `python -m benchmarks profile` makes of ncu's tables."""
+"""`python -m benchmarks profile` reads ncu's tables."""
 
 import pytest
 

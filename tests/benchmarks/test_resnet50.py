@@ -80,7 +80,7 @@ def test_strides_of_buffers_are_those_of_graphs():
 
 
 class Graph(dnnc.pygraph):
-    """What stands in for cuDNN's: the reference runs where a plan would."""
+    """Stands in for cuDNN's: the reference runs where a plan would."""
 
     def __init__(self, *, handle, **options):
         super().__init__("stand-in", **options)

@@ -1,4 +1,4 @@
-"""What a results file's tables say."""
+"""Tables made from a results file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_share_of_copy_bandwidth_is_of_large_rows():
 
 
 def test_share_of_the_dense_rate():
-    """Of rows that name a dense case which was timed."""
+    """The ratio stands in rows that name a dense case which was timed."""
     packed = {**row(2e-3, 1e-3), "dense": "attention/bf16/causal/1x1x8-d8"}
     lost = {**row(2e-3, 1e-3), "dense": "attention/bf16/causal/1x1x9-d8"}
     rows = {"packed/bf16/causal/8x1-d8/mean2": packed, "packed/bf16/causal/9x1-d8/mean2": lost,

@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_is_named(cache, tmp_path):
 
 
 def test_c_of_a_kept_plan(cache, files):
-    """The same plan, of the cache or not, as a plan or as C."""
+    """The command writes an equal plan, from the cache or not, as a plan or as C."""
     first = dnnc("compile", "sum.json", "--emit", "c", "-o", "one")
     assert (first.exit_code, "from the cache" in first.stderr) == (0, False)
     compiled("sum.json")

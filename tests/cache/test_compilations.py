@@ -65,7 +65,7 @@ def test_an_altered_plan_is_compiled_again(cache):
 
 @pytest.mark.parametrize("in_process", [True, False])
 def test_a_kept_plan_warns_once_more(cache, in_process, caplog, monkeypatch):
-    """Of a slow product: where it is compiled, and in each process that finds it."""
+    """A slow product is remembered: where it is compiled, and in each process that finds it."""
     monkeypatch.setattr(plans, "_warned", set())
     g = dnnc.pygraph("slow", io_data_type="INT8", compute_data_type="FLOAT")
     g.matmul(g.tensor([1, 4096, 4096]), g.tensor([1, 4096, 4096])).set_output().set_data_type(

@@ -1,4 +1,4 @@
-"""What a graph leaves unused is said with the predicted gain, and nothing where nothing is."""
+"""Hints say what a graph leaves unused with the predicted gain, and nothing where nothing is."""
 
 import re
 

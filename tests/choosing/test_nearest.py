@@ -177,7 +177,7 @@ def test_then_what_got_further_and_then_what_has_fewer_clauses(near, far):
 
 
 def test_engines_of_an_attentions_gradient_come_before_others():
-    """Those of attention are unrelated; those of products have no clause of a gradient."""
+    """Engines of attention are unrelated; those of products have no clause of a gradient."""
     said = ("sdpa_sm80", OPERATIONS), ("matmul_sm80", OPERATIONS), ("sdpa_bwd_sm80", TYPES, SIZE)
     fusion = fusion_of(attention_gradient())
     assert named(*said, fusion=fusion) == ["sdpa_bwd_sm80", "matmul_sm80", "sdpa_sm80"]

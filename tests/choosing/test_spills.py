@@ -1,4 +1,4 @@
-"""What the heuristics choose does not spill registers; the assembler says so."""
+"""Chosen configs do not spill registers; the assembler says so."""
 
 import pytest
 
@@ -191,7 +191,7 @@ def statistics_of_one_channel():
 
 
 def norm_gradients(columns):
-    """Those of a layer norm, its scale's and its bias's."""
+    """Gradients of a layer norm, its scale's and its bias's."""
     g = dnnc.pygraph("gradients", io_data_type="bf16", intermediate_data_type="f32")
     dy, x = (g.tensor([4096, columns]) for _ in range(2))
     scale = g.tensor([1, columns], data_type="f32")

@@ -1,4 +1,4 @@
-"""What a shell is told when it completes a command line."""
+"""A shell is given candidates when it completes a command line."""
 
 import pytest
 from typer.testing import CliRunner

@@ -342,7 +342,7 @@ def attention_of(io, out, keys=70):
     ],
 )
 def test_weights_that_are_rounded_have_a_wider_bound(io, engine, target):
-    """Of the result, which they make; not of the statistics.  What is wrong is still found."""
+    """The seed decides the result; not the statistics.  What is wrong is still found."""
     graph, inputs = attention_of(io, "FLOAT")
     outputs = run_plan(compile_graph(graph, target, Options(engine=engine)), inputs)
     o, stats = check.compare(graph, inputs, {}, outputs)

@@ -1,4 +1,4 @@
-"""What commands print is whole, however narrow the terminal is."""
+"""Printed tables are whole, however narrow the terminal is."""
 
 import contextlib
 import fcntl
@@ -102,7 +102,7 @@ def assert_whole(monkeypatch, say, titles=""):
 
 
 def command(*arguments):
-    """What prints a command's output."""
+    """Prints a command's output."""
 
     def say():
         result = dnnc(*arguments)

@@ -1,4 +1,4 @@
-"""What may be added to scores, as the linalg stage of an attention says: how large it may be."""
+"""Bounds of what is added to scores, as the linalg stage of an attention has them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read off masks, as the linalg stage of an attention says them."""
+"""Conditions that are read off masks, as the linalg stage of an attention says them."""
 
 import pytest
 

@@ -13,7 +13,7 @@ from tests.codegen.kernels import TARGET, applied
 
 
 def tanh_of_scores(flags):
-    """Of a product by a number, as scores have it."""
+    """A product by a number, as scores have it."""
 
     def function(x):
         number = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), 0.5))
@@ -52,7 +52,7 @@ def erf(flags):
 
 
 def test_erf_is_within_what_is_said():
-    """Of all sizes, subnormals too, and dense where the series ends."""
+    """Arguments of all sizes, subnormals too, and dense where the series ends."""
     sizes = np.concatenate([np.geomspace(1e-42, 8, 4001), np.linspace(0.11, 0.14, 4001)])
     values, found = applied(erf("afn"), np.concatenate([sizes, -sizes]))
     wanted = np.vectorize(python_math.erf)(values.astype(np.float64))
@@ -75,7 +75,7 @@ def test_erf_at_the_ends(flags):
 
 
 def tanh_of_a_block(factor, is_capped):
-    """Of products by a number, which the powers have in them."""
+    """Products by a number, which the powers have in them."""
 
     def function(x):
         number = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), factor))
@@ -124,7 +124,7 @@ def test_fragments_of_a_block_have_factors_of_their_own():
 
 
 def test_tanh_of_a_block_at_the_ends():
-    """What is no number is that alone; infinities are far."""
+    """NaN gives NaN alone; infinities are far."""
     for special, wanted in ((np.nan, np.nan), (np.inf, 1.0), (-np.inf, -1.0)):
         given = np.linspace(-1, 1, 64)
         given[11] = special

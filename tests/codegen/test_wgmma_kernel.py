@@ -48,7 +48,7 @@ class Product:
 
     @property
     def box(self):
-        """What one copy brings of B."""
+        """The part of B that one copy brings."""
         width = self.row.panel_k if self.is_k_major else wgmma.PANEL_ROWS
         height = self.n if self.is_k_major else self.row.panel_k
         element = "tf32" if self.row.b == F32 else ""

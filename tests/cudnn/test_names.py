@@ -1,4 +1,4 @@
-"""What a program finds in the module: enumerations, functions, signatures, and `import cudnn`."""
+"""Names that a program finds: enumerations, functions, signatures, and `import cudnn`."""
 
 import inspect
 import subprocess

@@ -27,7 +27,7 @@ def vectors(batch):
 
 
 class Uncompiled:
-    """What of a plan says how its tensors lie."""
+    """The parts of a plan that say how its tensors lie."""
 
     def __init__(self, name):
         self.graph = graphs.build(name)

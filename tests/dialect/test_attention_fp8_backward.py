@@ -55,7 +55,7 @@ def test_the_reference_is_the_gradient_of_descaled_tensors():
 
 
 def test_the_reference_is_the_slope_of_the_forward_pass():
-    """Of the sum of dO * O along a direction of each operand, up to what fp8 rounds away."""
+    """The slope of sum(dO * O) along a direction of each operand, up to what fp8 rounds away."""
     op, other = operation(gradient_fp8(MASK, **DIMS)), operation(forward(MASK, **DIMS))
     given = operands_of(op, 0)
     found = op.computed(given, {})

@@ -41,7 +41,7 @@ class Memory:
 
 
 def run(fusion, given, sizes):
-    """What a fusion leaves in memory, uid -> flat array; given: what lay there."""
+    """The arrays that a fusion leaves in memory, uid -> flat array; given: what lay there."""
     memory = Memory(sizes)
     memory.flat = {uid: array.copy() for uid, array in given.items()}
     values = {}

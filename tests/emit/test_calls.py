@@ -1,4 +1,4 @@
-"""What generated C calls of the driver, against what the runtime calls for the same plan."""
+"""Generated C calls the driver as the runtime does for the same plan."""
 
 import ctypes
 import dataclasses

@@ -1,4 +1,4 @@
-"""What generated functions refuse, and with which error; nothing is launched then."""
+"""Generated functions refuse wrong arguments with the right error; nothing is launched then."""
 
 import ctypes
 import dataclasses
@@ -44,7 +44,7 @@ def loaded(whole):
 
 
 def status_of_python(values, workspace, plan=WHOLE):
-    """What the runtime says of the same arguments."""
+    """The runtime's error of the same arguments."""
     sizes = {name: values[name] for name in plan.dims}
     pack = {tensor.uid: values[tensor.name] for tensor in plan.tensors}
     peers = {1: {2: values["y_rank1"]}} if "y_rank1" in values else None

@@ -71,7 +71,7 @@ def value_in_c(function, sizes):
 
 
 def reach(value, sizes):
-    """What no number on the way to a value is larger than; a division by 0 is past all."""
+    """A bound that no number on the way to a value is larger than; a division by 0 is past all."""
     total = 0
     for monomial, coefficient in value.terms:
         size = most = max(1, abs(coefficient))

@@ -145,7 +145,7 @@ KEYWORDS = """
 
 
 def preprocessed(option, standard, headers):
-    """What the preprocessor says of headers."""
+    """The preprocessor's output of headers."""
     found = subprocess.run(
         [c_compiler.compiler("cc", "gcc"), standard, "-E", *option, "-isystem",
          str(c_compiler.include()), "-x", "c", "-"],

@@ -79,8 +79,8 @@ def test_waits_of_attention_are_needed(monkeypatch):
 
 
 def test_waits_of_turned_values_are_needed(monkeypatch):
-    """Of fp8: four blocks of values go round two rings of two stages, by way of three warps, which
-    wait for both, show what they wrote, and arrive at both."""
+    """In attention of fp8 four blocks of values go round two rings of two stages, by way of three
+    warps, which wait for both, show what they wrote, and arrive at both."""
     monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
 
     def around_the_turning(module, kernel):

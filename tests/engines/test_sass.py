@@ -103,7 +103,7 @@ def test_sums_of_f16_are_half_as_many():
 
 @pytest.mark.parametrize(("waits", "found"), [("", EARLY), (WAIT, {})], ids=["one", "both"])
 def test_branches_that_join(waits, found):
-    """Of two ways to a read one waits, or both do."""
+    """With two ways to a read one waits, or both do."""
     first = f"{PRODUCTS} @P0 BRA `(.L_x_1)\n {WAIT} BRA `(.L_x_2)\n"
     assert early(f"{first} .L_x_1:\n {waits} .L_x_2:\n {READ} EXIT") == found
 
@@ -236,7 +236,7 @@ def compiled(engine, g, knobs):
 
 
 def assert_waited_for(plan):
-    """Of every kernel; one has products."""
+    """Checks every kernel; one has products."""
     (module,) = plan.programs[0].modules
     found = sass.functions(plan.blobs[module.cubin])
     assert any("GMMA" in instruction.name for f in found for instruction in f.code)
@@ -245,7 +245,7 @@ def assert_waited_for(plan):
 
 
 def convolution(channels, *, statistics, computed=False, filters=136, taps=3):
-    """Of panels of 64 channels, the last of which is multiplied in part, if stages suffice."""
+    """With panels of 64 channels, the last of which is multiplied in part, if stages suffice."""
     g = test_conv_before_sm90.new_graph()
     x = image(g, [3, channels, 9, 9])
     x = scaled(g, x, channels) if computed else x
@@ -379,7 +379,7 @@ def plugin(monkeypatch):
 
 
 def end_of_a_test(plugin, *ptx):
-    """What the plugin does at the end of a test that assembles some PTX."""
+    """Runs what the plugin does at the end of a test that assembles some PTX."""
     call = plugin.pytest_runtest_call()
     next(call)
     for text in ptx:

@@ -1,4 +1,4 @@
-"""What is compiled for where nothing is named: the device that is here, else any card."""
+"""The target where none is named: the device that is here, else any card."""
 
 import logging
 

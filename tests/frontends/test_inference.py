@@ -1,4 +1,4 @@
-"""What users read of results, and what the compiler makes of it."""
+"""Inferred results as users read them and as the compiler takes them."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_of_equal_strides_the_first_is_the_inner_one():
 
 
 def test_virtual_results_have_other_strides_inside():
-    """Those of a reduction with many rows would lie apart, those of a slice would have gaps."""
+    """Results of a reduction with many rows would lie apart, those of a slice would have gaps."""
     g = new_graph()
     x = g.tensor([2, 8, 4, 6], name="x")
     largest = g.reduction(x, "max").set_dim([2, 8, 4, 1])

@@ -1,4 +1,4 @@
-"""What pygraph says of engines and plans, and the filters over its list."""
+"""pygraph's answers about engines and plans, and the filters over its list."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What pygraph makes of its arguments: nothing is dropped, cut or ignored."""
+"""pygraph takes its arguments as they are: nothing is dropped, cut or ignored."""
 
 import inspect
 import json

@@ -174,7 +174,7 @@ def test_rows():
 
 
 def test_capture():
-    """What is captured runs when the graph does, and not before."""
+    """A captured call runs when the graph does, and not before."""
     g = new_graph("captured", "f32")
     g.relu(g.tensor([M, 8], name="x")).set_output().set_name("y")
     plan = compile_graph(g.graph.finalize(), device.target(), Options())

@@ -72,7 +72,7 @@ def test_many_sizes_of_one_plan(plan):
 
 
 def test_streams_keep_their_order(plan):
-    """What follows on the same stream sees the result; another stream is not waited for."""
+    """Work that follows on the stream sees the result; another stream is not waited for."""
     side = torch.cuda.Stream()
     pack = tensors(100_000)
     plan.execute(pack, stream=side.cuda_stream)  # loads the module, which may take its time

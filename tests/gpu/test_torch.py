@@ -33,7 +33,7 @@ def mask_of(kind, rows, columns, dtype):
 
 
 def results(function, given, options, gradient):
-    """What a function makes of tensors, and their gradients."""
+    """Results that a function makes of tensors, and their gradients."""
     mask = options.get("attn_mask")
     inputs = [*given, mask] if mask is not None and mask.requires_grad else given
     made = function(*given, **options)

@@ -48,7 +48,7 @@ def load(
     issue: str = LOAD,
     expected: int | None = None,
 ) -> Array:
-    """What a box leaves in shared memory."""
+    """The bytes that a box leaves in shared memory."""
     copy = issue.format(rank=len(at), at=", ".join(map(str, at)))
     body = (
         f"mov.b32 %r1, s; add.u32 %r1, %r1, {offset};"

@@ -59,7 +59,7 @@ def test_several_altered_bytes_are_noticed_too(plan):
 
 
 def test_of_an_altered_bundle_no_altered_plan_is_loaded(plan):
-    """What can be loaded is as it was; what can not says so; and something can not."""
+    """A plan that loads is as it was, one that does not says so, and some do not."""
     plans = {
         name: dataclasses.replace(plan, name=name, blobs=blobs)
         for name, blobs in (("a", plan.blobs), ("b", plan.blobs), ("c", plan.blobs[::-1]))

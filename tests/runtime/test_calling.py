@@ -252,7 +252,7 @@ def test_some_outputs_of_the_caller(torch, fake):
 
 
 def test_another_stream(torch, fake):
-    """What is allocated belongs to the stream that it is used on."""
+    """Allocated memory belongs to the stream that it is used on."""
     plan = load(plan_of(record(1, "x", "input"), record(2, "y", "output"), workspace="M*512"))
     for stream, handle in ((OTHER, OTHER), (None, 0), (CURRENT, CURRENT), ("current", CURRENT)):
         y = plan(tensor(X), stream=stream)

@@ -128,7 +128,7 @@ def attention_on(monkeypatch, plan, capability):
 
 
 def assert_nodes_are_of(fake, plan, graph, pack, workspace, sizes):
-    """What nodes do is what a bound plan launches."""
+    """Nodes do what a bound plan launches."""
     done = len(fake.launches), len(fake.memsets)
     plan.bind(pack, workspace, sizes=sizes)()
     wanted = [*fake.memsets[done[1] :], *fake.launches[done[0] :]]

@@ -1,4 +1,4 @@
-"""What counts as a stream, at every door that takes one."""
+"""Objects that count as a stream, at every door that takes one."""
 
 from types import SimpleNamespace
 

@@ -84,7 +84,7 @@ def test_addresses_alone_follow_the_current_context(fake):
 
 
 def test_code_is_loaded_in_the_mode_that_a_capture_allows(fake):
-    """What CUDA forbids while a stream is captured is asked for in relaxed mode, and only so."""
+    """Calls that CUDA forbids while a stream is captured are made in relaxed mode, and only so."""
     modes = []
     for name in ("cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"):
         fake.before[name] = lambda: modes.append(fake.capture_mode.name)
@@ -180,7 +180,7 @@ def test_many_threads_execute_one_plan(fake):
 
 
 def test_each_launch_is_of_its_own_thread(fake):
-    """The same calls in every thread, told apart by stream: none is lost, none is another's."""
+    """Equal calls in every thread, told apart by stream: none is lost, none is another's."""
     plan = load(WHOLE)
     in_threads(lambda i: [
         plan.execute(pack_on(0, m), stream=i + 1, sizes={"N": 1}) for m in (8, 16, 24) * 40

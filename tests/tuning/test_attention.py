@@ -109,7 +109,7 @@ def test_a_record_has_what_was_fastest_at_each_size(tuned):
 
 
 def test_a_plan_has_both_and_a_guard_between(tuned):
-    """Of two kernels each, under other names of tensors."""
+    """Attentions of two kernels each, under other names of tensors."""
     g = decode_of_long_caches()
     g.graph.name = "another"
     before = dnnc.compile(g, "sm_80", in_process=True)

@@ -30,7 +30,7 @@ OTHER = "TILE_M=64"
 
 
 def prefers_other_tiles(text, sizes):
-    """What predictions would not choose."""
+    """Configs that predictions would not choose."""
     return 1e-5 if OTHER in text else 2e-5
 
 
@@ -64,7 +64,7 @@ def test_the_fastest_comes_first_and_into_the_record(tuned):
 
 
 def test_a_compilation_takes_what_was_fastest(tuned):
-    """The same graph, by other names."""
+    """An equal graph with other names."""
     same = ffn(name="another", x="activations")
     before = dnnc.compile(same, "sm_80", variants=1, in_process=True)
     after = dnnc.compile(same, "sm_80", variants=1, tuning=tuned.record, in_process=True)

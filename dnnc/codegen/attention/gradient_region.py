@@ -90,7 +90,7 @@ class GradientRegion:
         }
 
     def product_of(self, name: str) -> Any:
-        """What the product of dq, dk or dv gives, which the result is made of."""
+        """The tensor that the product of dq, dk or dv gives, which the result is made of."""
         calls = {"dq": self.call_q, "dk": self.call_k, "dv": self.call_v}
         return calls[name].results[0]
 
@@ -104,7 +104,7 @@ class GradientRegion:
         }
 
     def largest_of(self, name: str) -> dict[int, Any]:
-        """Those of the result dq, dk or dv; "": those of what scores have."""
+        """The part of `largest` that is of the result dq, dk or dv; "": that of the scores."""
         names = [n for n in self.results if not name or n == name]
         return {
             place: value
@@ -403,7 +403,7 @@ def _number_of(region: Region, operation: Any, along: Any) -> Any:
 
 
 def _times_element(region: Region, operation: Any) -> Any:
-    """What a product by a number in memory multiplies; None: it is another operation."""
+    """The factor beside a number in memory; None: it is another operation."""
     if operation is None:
         return None
     dims = region.dims_of(operation.results[0])

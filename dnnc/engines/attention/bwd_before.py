@@ -71,7 +71,7 @@ class BeforeEmitter:
         return plan.blocks + fill_blocks(tables, THREADS)
 
     def _queries(self, number: Any) -> None:
-        """What the rows of a block of queries have."""
+        """The values that the rows of a block of queries have."""
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
         thread = ops.thread_id()
         place = s.block_place(number)

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What comes after the products that make dQ, dK and dV: scales, and the largest magnitudes.
+"""Steps after the products that make dQ, dK and dV: scales, and the largest magnitudes.
 
 A result of 16 or 32 bits is its product's sums, rounded; one of fp8 is multiplied by numbers in
 memory on its way, and its largest magnitude is an output.

@@ -44,7 +44,7 @@ _COUNTS = 2  # words before the blocks of a list
 
 @dataclass(frozen=True)
 class Sparsity:
-    """What leaves out blocks of queries one by one.
+    """Conditions that leave out blocks of queries one by one.
 
     numbers: conditions on numbers in memory.  masks: of blocks.  rest: all other conditions.
     has_heads: whether query heads that share keys may see other blocks than each other.

@@ -55,7 +55,7 @@ def inputs_of(pattern, bits):
 
 
 def assert_hidden_is_not_read(pattern, plan, bits, size):
-    """What no row of a head sees may be no numbers."""
+    """Keys that no row of a head sees may be no numbers."""
     graph, given = pattern.g.graph, inputs_of(pattern, bits)
     hidden = (~np.asarray(bits, bool).any(axis=1)).repeat(size, axis=1)[:, : pattern.dims[-1]]
     (v,) = [t for t in graph.inputs if t.name == "v"]
@@ -75,7 +75,7 @@ SHAPE = {"batch": (1, 2), "queries": 80, "keys": 280, "depth": 16}
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_what_is_hidden_is_not_read(stages):
-    """Of some tiles only the first or the last block of keys is seen, of others none."""
+    """In some tiles only the first or the last block of keys is seen, of others none."""
     pattern = Pattern(**SHAPE, scores=sparse(32, 32))
     plan = run(pattern.g, knobs={"STAGES": stages}, inputs=inputs_of(pattern, BITS))
     assert_hidden_is_not_read(pattern, plan, BITS, 32)
@@ -173,7 +173,7 @@ def test_blocks_of_128(causal_too):
 
 
 def test_tiles_lie_in_blocks():
-    """Those of Hopper's candidates, so that no score looks at its bit."""
+    """Sizes of Hopper's candidates, so that no score looks at its bit."""
     graph = composite().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     found = SDPA_FWD_SM90.candidates(fusion, of("sm_90a"))

@@ -262,7 +262,7 @@ def test_sink():
 
 
 def test_soft_cap():
-    """Of scores under a causal mask, whose blocks are left out: slopes keep zeros."""
+    """Scores under a causal mask, whose blocks are left out: slopes keep zeros."""
     g = dnnc.pygraph(
         io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32, compute_data_type=dtypes.f32
     )
@@ -279,7 +279,7 @@ def test_soft_cap():
 
 
 def test_large_logits():
-    """Of 1e4: each row's weight is on one key, so that dS is what rounding leaves."""
+    """Scores of 1e4: each row's weight is on one key, so that dS is what rounding leaves."""
     known = {"q": 1000 * np.random.default_rng(1).normal(size=(1, 1, 64, 64))}
     sizes = {"rows": 64, "columns": 130, **heads_of(64)}
     run({"attn_scale": 1.0}, dtypes.bf16, known=known, smallest=10.0, **sizes)

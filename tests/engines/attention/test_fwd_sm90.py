@@ -129,7 +129,7 @@ def far_scaled(p, s):
 @pytest.mark.parametrize("mask", [far_up_to, far_moved, far_scaled])
 @pytest.mark.parametrize("engine", ["sdpa_fwd_sm90", "sdpa_sm80"])
 def test_places_that_wrap_around(mask, engine):
-    """Of 2^31 - 100 and a row from 100 on, as of any sums of INT32."""
+    """Offsets of 2^31 - 100 and a row from 100 on, as of any sums of INT32."""
     pattern = Pattern(
         batch=(1, 2), queries=200, keys=200, depth=16,
         scores=lambda p, s: p.masked(p.scaled(s), mask(p, s)),
@@ -200,7 +200,7 @@ def test_a_large_cap():
 @pytest.mark.feature
 @pytest.mark.parametrize("cap", [0.25, 1.0, 4.0])
 def test_caps_that_scores_are_near_and_far_from(cap):
-    """Of some warps all scores are below 0.44 of it, of others some."""
+    """In some warps all scores are below 0.44 of it, of others some."""
 
     def capped(p, s):
         return p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / cap)), cap)
@@ -372,7 +372,7 @@ PAGES = {
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
 def test_caches_in_pages(name):
-    """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
+    """Table entries past the lengths, and blocks that nobody has, are no numbers."""
     lengths, shape, knobs = PAGES[name]
     g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
     queries = (shape.get("queries", 40), 13)[: len(lengths)]

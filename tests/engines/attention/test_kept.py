@@ -104,7 +104,7 @@ def test_one_launch_is_the_first_choice():
 
 
 def test_the_signs_of_dropout_are_the_same_kernel():
-    """What F16x16 adds is computed with the weights, not from memory."""
+    """The sum of F16x16 is computed with the weights, not from memory."""
     made = SmallAttention(dropout="drawn", reordering="F16x16")
     plan = compile_graph(made.g.graph.finalize(), "sm_90a", Options())
     (kernel,) = [k for p in plan.programs for k in p.kernels]
@@ -289,7 +289,7 @@ DUMPS = {
 @pytest.mark.feature
 @pytest.mark.parametrize("name", DUMPS)
 def test_masks_of_dropout(name):
-    """Those of blocks that nobody sees, too."""
+    """Weights of blocks that nobody sees, too."""
     run(dumped(**DUMPS[name]), allowance=2.0**-10)
 
 

@@ -167,7 +167,7 @@ def test_parts_of_keys(parts):
 
 @pytest.mark.parametrize("lengths", [(0, 1), (70, 33)])
 def test_parts_of_lengths(lengths):
-    """What is split is what a batch entry has."""
+    """The keys that are split are those that a batch entry has."""
     pattern = Pattern(batch=(2, 1), queries=3, keys=100, depth=16, scores=graphs.padded)
     run(pattern, {"TILE_N": 16, "SPLIT_KV": 4}, inputs=inputs_of(pattern, lengths=lengths))
 
@@ -335,7 +335,7 @@ PAGES = {
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
 def test_caches_in_pages(name):
-    """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
+    """Table entries past the lengths, and blocks that nobody has, are no numbers."""
     lengths, shape, knobs = PAGES[name]
     shape = {"depth": 16, "queries": 20} | shape
     g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")

@@ -29,7 +29,7 @@ def some(name, *quick):
 
 
 def run_of_sums(g, **options):
-    """What a device cuts off products may round an element of a sum the other way."""
+    """Bits that a device cuts off products may round an element of a sum the other way."""
     return run(g, allowance=machine.current().cut, **options)
 
 
@@ -277,7 +277,7 @@ def test_an_image_that_is_read_again_after_it():
 
 
 def test_scalars_and_infinities():
-    """Of an infinite bias, padding stays zero; so do channels past the last."""
+    """With an infinite bias, padding stays zero; so do channels past the last."""
     g = new_graph()
     x, bias = image(g, [1, 24, 4, 4]), g.tensor([1, 24, 1, 1])
     before = g.add(g.mul(x, g.tensor_scalar(0.5)), bias).set_data_type(dtypes.f16)

@@ -25,7 +25,7 @@ def run(g, sizes=None, *, knobs=(), **options):
 
 
 def columns_of(plan):
-    """Of the plan's products: one instruction has the results of one group."""
+    """In the plan's products, one instruction has the results of one group."""
     found = {text.split(".m64n")[1].split("k")[0] for text in ptx_of(plan).split(";")
              if "wgmma.mma_async" in text}  # fmt: skip
     (columns,) = found

@@ -1,4 +1,4 @@
-"""What engines of convolutions propose is what they accept: a proposed configuration is built
+"""Engines of convolutions accept what they propose: a proposed configuration is built
 without another look at it, and one that is not legal would fail where a graph is compiled."""
 
 from random import Random

@@ -92,7 +92,7 @@ def test_each_size_of_an_image_is_of_the_run(monkeypatch):
 
 @pytest.mark.parametrize("w", [3, 13])
 def test_statistics_are_of_pixels_alone(w):
-    """Of a tile's last columns, some are another tile's, or no image's."""
+    """Some of a tile's last columns are another tile's, or no image's."""
     g = new_graph()
     y = convolved(g, [1, 16, 5, width()], [40, 16, 3, 3], **around(1))
     genstats(g, y.set_data_type(dtypes.f16).set_output())

@@ -329,7 +329,7 @@ def test_it_runs_where_the_choice_is_left_to_heuristics():
 
 @pytest.mark.parametrize("name", ["channels before it", "filter", "columns after it"])
 def test_nothing_is_read_past_the_end_of_what_is_no_whole_number_of_16_bytes(name):
-    """Of seven loads that follow an aligned address LLVM would make one of eight elements."""
+    """LLVM would make seven loads that follow an aligned address one of eight elements."""
     g = new_graph()
     before = name == "channels before it"
     x = g.tensor([1, 7, 6, 7], channels_last([1, 7, 6, 7]))

@@ -80,7 +80,7 @@ SLOW = ("rows 128x32", "rows 256x64", "swapped 128x128")
 
 
 def knobs_of(g, form):
-    """Of a tile's rows and channels, where pixels come with their halo."""
+    """Reductions of a tile's rows and channels, where pixels come with their halo."""
     found = FORMS[form]
     return found if isinstance(found, dict) else with_halo(g, *found)
 
@@ -143,7 +143,7 @@ def test_one_plan_serves_every_size(form):
 
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_statistics_alone(knobs):
-    """Of rounded values that are stored nowhere; what needs none is stored with them."""
+    """Sums of rounded values that are stored nowhere; what needs none is stored with them."""
     g = new_graph()
     y = convolved(g, [2, 16, 5, 7], [40, 16, 3, 3], **around(1)).set_data_type(dtypes.f16)
     genstats(g, y)

@@ -1,4 +1,4 @@
-"""What engines of few channels a group have in common: sizes, layouts, neighbours, refusals."""
+"""Behaviour that engines of few channels a group share: sizes, layouts, neighbours, refusals."""
 
 from dataclasses import dataclass
 

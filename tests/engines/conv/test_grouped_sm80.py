@@ -99,7 +99,7 @@ def _options(**knobs):
 @pytest.mark.rotating
 @pytest.mark.parametrize("groups", [2, 3, 4, 5, 7, 8, 9, 12])
 def test_groups_that_a_block_shares(groups):
-    """Of 3, 7 and 9 the last block has warps without one."""
+    """With 3, 7 and 9 groups the last block has warps without one."""
     g = new_graph()
     convolved(g, [1, 8 * groups, 3, 4], [8 * groups, 8, 3, 3], **around(1))
     check(g, engine=ENGINE)

@@ -153,7 +153,7 @@ def test_an_image_that_is_added_to_its_own_results():
 
 @pytest.mark.feature
 def test_statistics():
-    """Of channels over all images, then of each image's channels, and of pixels."""
+    """Statistics of channels over all images, then of each image's channels, and of pixels."""
     g = new_graph()
     y = multiplied(g, first(g, [2, 24, 5, 8]), filter_of(g, 40, 24)).set_data_type(dtypes.f16)
     stored_first(y)

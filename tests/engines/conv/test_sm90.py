@@ -242,7 +242,7 @@ def test_output_layouts(layout):
 
 
 def test_broadcasts_along_images_and_pixels():
-    """What is read of a few of the pixel's axes takes its number apart."""
+    """An operand that is read at a few of the pixel's axes takes its number apart."""
     g = new_graph()
     y = convolved(g, [2, 16, 5, 6], [24, 16, 3, 3], **around(1))
     of_images, of_rows = g.tensor([2, 1, 1, 1]), g.tensor([1, 24, 5, 1])

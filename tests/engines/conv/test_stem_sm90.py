@@ -232,7 +232,7 @@ def test_every_step_of_k_is_in_one_share(name):
     ],
 )  # fmt: skip
 def test_units_keep_words_in_different_banks(channels, stride, width, unit, conflicts):
-    """Of 3 channels, stride 1, each word is two loads."""
+    """With 3 channels and stride 1 each word is two loads."""
     fusion = layer([1, channels, 56, width], [64, channels, 3, 3], around(1, stride))
     stem = Stem.of(shape_of(conv_of(fusion)), 2)
     assert (stem.unit, stem.conflicts) == (unit, conflicts)

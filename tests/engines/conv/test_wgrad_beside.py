@@ -1,4 +1,4 @@
-"""What conv_wgrad_sm90 does beside the gradient: sums of dY, work before X and dY."""
+"""Work of conv_wgrad_sm90 beside the gradient: sums of dY, work before X and dY."""
 
 import numpy as np
 import pytest

@@ -103,7 +103,7 @@ def test_values(build):
 
 
 def test_buffers_hold_each_element_once():
-    """What is read of an input of stride 0 lies within its one row."""
+    """All that is read of an input of stride 0 lies within its one row."""
     g = new_graph()
     x = g.tensor([4, 24], [0, 1], name="x")
     g.add(x, g.tensor([4, 24])).set_output().set_name("y")

@@ -167,7 +167,7 @@ IMAGES = ("x", "dy", "y", "residual")
 
 
 def all_devices(plans, given, devices, channels):
-    """What each device finds, [name or uid -> array]: run once for its row, then with all rows.
+    """Each device's results, [name or uid -> array]: run once for its row, then with all rows.
 
     given: the inputs of each device, by name, without its tensors of peers.
     """

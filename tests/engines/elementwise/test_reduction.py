@@ -151,7 +151,7 @@ def test_results_repeat_bit_for_bit_under_any_schedule():
 
 
 def test_long_sums_of_squares_are_as_exact_as_f32():
-    """Of a thousand terms of a thread: one by one, ties that round down would add up."""
+    """Sums of a thousand terms of a thread: one by one, ties that round down would add up."""
     g = new_graph(dtypes.bf16)
     x = g.tensor([1024, 64])
     y = reduce(g, g.mul(x, x), "add", [0]).set_output().set_data_type(dtypes.f32)
@@ -226,7 +226,7 @@ def test_graphs_that_need_a_split_say_why():
 @pytest.mark.parametrize(("mode", "wanted"), [("max", -np.inf), ("amax", 0.0), ("add", 0.0)])
 @pytest.mark.parametrize("engine", ["reduction", "fallback"])
 def test_nothing(mode, wanted, engine):
-    """Of no elements an amax is 0, as other norms are."""
+    """With no elements an amax is 0, as other norms are."""
     g = new_graph(dtypes.f32)
     x = g.tensor([3, dnnc.Dim("N", min=0, max=64)], name="x")
     y = reduce(g, x, mode, (1,)).set_output()

@@ -419,7 +419,7 @@ def any_knobs(fusion, seed):
 
 
 def swept(g):
-    """What the fusion's operations, and what the region's maps say is turned."""
+    """Whether the fusion's operations, and what the region's maps say is turned."""
     with dnn.context():
         module = dnn.to_mlir(g.graph.finalize())
         passes.run(module, [passes.Verify(), passes.Fuse(), passes.SelectEngine(),

@@ -53,7 +53,7 @@ def warps_of_writers(layout):
 
 
 def wide_layouts(tile):
-    """Those of a short tile where lines are aligned: wide blocks, or lines of 16 bytes together."""
+    """Conflicts of a short tile of aligned lines: wide blocks, or lines of 16 bytes together."""
     found = []
     for size in (1, 2, 4, 8):
         vector, lines = min(16 // size, tile[0]), min(16 // size, tile[1])
@@ -105,7 +105,7 @@ def test_rows_that_are_written_at_once_lie_in_one_chunk():
 @pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_fragments_are_read_with_few_conflicts(tile, width):
-    """Of up to 16 bytes with none, each half of 32 bytes with two."""
+    """Accesses of up to 16 bytes with none, each half of 32 bytes with two."""
     for layout in {TurnedTile(*tile, t.element_bytes, t.vector, 1) for t in layouts(tile)}:
         size = min(16, width * layout.element_bytes)
         count = layout.columns // width

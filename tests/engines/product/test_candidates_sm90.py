@@ -100,7 +100,7 @@ def test_rows_that_no_tile_holds_are_refused_with_a_reason():
 
 
 def test_a_workspace_limit_leaves_the_plan_that_fits():
-    """Of a plan of several configs, one may need more than the limit."""
+    """In a plan of several configs, one may need more than the limit."""
     g = dnnc.pygraph("sums", io_data_type="f32", target="sm_90a")
     x = g.tensor([1, dnnc.Dim("M", max=1 << 20), 64])
     g.reduction(x, "add").set_dim([1, 1, 64]).set_output()

@@ -62,7 +62,7 @@ def test_what_is_not_zero_where_k_ends():
 
 
 def test_scales_along_k_and_along_rows():
-    """What k does not change is loaded before the loop, the rest inside it."""
+    """An operand that k does not change is loaded before the loop, the rest inside it."""
     g = new_graph(dtypes.f16)
     a, by_k, by_row = g.tensor([1, 100, 136]), g.tensor([1, 1, 136]), g.tensor([1, 100, 1])
     b = g.tensor([1, 136, 72], strides(136, 72, "column"))

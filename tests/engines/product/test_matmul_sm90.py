@@ -218,7 +218,7 @@ def test_swapped_results_leave_turned(m, split):
 
 @pytest.mark.parametrize("n", [39, 44, 48])
 def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
-    """Of one row, whose stride does not matter."""
+    """A product of one row, whose stride does not matter."""
     g, _ = product(dtypes.f16, 1, n, 16)
     plan = run(g, knobs={**SMALL, "TILE_N": 8})
     stores = "cp.async.bulk.tensor.2d.global" in plan.blobs[1].decode()

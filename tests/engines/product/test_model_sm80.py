@@ -1,4 +1,4 @@
-"""What the model of products with mma.sync knows of loads of fewer bytes than 16."""
+"""The model of products with mma.sync predicts loads of fewer bytes than 16."""
 
 import json
 import math

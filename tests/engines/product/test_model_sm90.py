@@ -1,4 +1,4 @@
-"""What the model of products on Hopper's tensor cores knows of operands that TMA can't take, what
+"""The model of products on Hopper's tensor cores predicts operands that TMA can't take, what
 bounds a product, and which engine is chosen where two models are compared."""
 
 import pytest

@@ -61,7 +61,7 @@ def after(kind, dims, mask_type=None, io=dtypes.bf16):
 
 
 def gradients(dims, io=dtypes.bf16):
-    """Of layer norm(residual + dropout(x)): the mask is drawn again, not read."""
+    """The gradient of layer norm(residual + dropout(x)): the mask is drawn again, not read."""
     g = new_graph(io)
     dy, total = g.tensor(dims, name="dy"), g.tensor(dims, name="total")
     statistics = [g.tensor([*dims[:-1], 1], data_type=dtypes.f32) for _ in range(2)]
@@ -106,7 +106,7 @@ KINDS = ("layer norm", "rms norm", "softmax")
 @pytest.mark.parametrize("make", [before, after])
 @pytest.mark.parametrize("target", ["sm_80", TARGET])
 def test_one_kernel_is_chosen(kind, make, target):
-    """Of short rows and long ones, of many and few, with a packed mask as an output or without."""
+    """Norms of short and long rows, many and few, with a packed mask as an output or without."""
     for dims in ([M, 1024], [4, M, 768], [M, 16384], [8, 100_000], [1, 8192]):
         for mask_type in (None, dtypes.i1, dtypes.i8):
             graph = make(kind, dims, mask_type).graph.finalize()

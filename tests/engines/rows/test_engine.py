@@ -451,7 +451,7 @@ def test_configs_of_sums_of_columns(columns):
 
 
 def test_a_ring_is_for_those_who_go_through_many_rows():
-    """Of one row to an SM nothing is loaded ahead (`variants-rows-small-h100.json`)."""
+    """With one row to an SM nothing is loaded ahead (`variants-rows-small-h100.json`)."""
     target = of("sm_90a")
     chosen = {}
     for rows, columns in ((128, 768), (8192, 65536)):

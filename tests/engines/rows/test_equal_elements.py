@@ -249,7 +249,7 @@ def test_averages(engine, knobs, axis):
 
 @pytest.mark.parametrize("n", [96, 256])
 def test_rows_of_a_product(n):
-    """Of three terms, of which no sum of several is a number of f32."""
+    """Sums of three terms, of which no sum of several is a number of f32."""
     g = new_graph("bf16")
     a, b = g.tensor([1, 70, 16], name="a"), g.tensor([1, 16, n], [16 * n, 1, 16], name="b")
     c = g.matmul(a, b)
@@ -267,7 +267,7 @@ def test_rows_of_a_product(n):
 
 
 def test_means_are_within_a_unit():
-    """Of any two numbers half a unit is lost at most, and half by the last rounding."""
+    """With any two numbers half a unit is lost at most, and half by the last rounding."""
     rng = np.random.default_rng(machine.current().seed)
     n = 1000
     rows = [2000 + rng.standard_normal(n), 1e4 + 0.02 * rng.standard_normal(n),

@@ -109,7 +109,7 @@ def test_norms_with_the_amax_of_all_of_them(more, columns, is_layer, monkeypatch
 @pytest.mark.feature
 @pytest.mark.parametrize(("more", "columns"), FORMS)
 def test_all_modes_of_rows_of_one_sign(more, columns, monkeypatch):
-    """Of numbers below zero, the largest has the least magnitude."""
+    """Among numbers below zero, the largest has the least magnitude."""
     rows = 3 * multiprocessors.few(monkeypatch, 3) + 2
     for shift in (-9.0, 9.0):
         g = new_graph()
@@ -240,7 +240,7 @@ def test_special_values_reach_all_extremes(special, row, more, monkeypatch):
 
 @pytest.mark.parametrize("value", [0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-45])
 def test_rows_of_one_value(value):
-    """What outputs are set to before is none of them."""
+    """The number that outputs are set to before is none of them."""
     g = new_graph(dtypes.f32)
     x = g.tensor([6, 40])
     g.mul(reduced(g, x, "max", [1]), 1.0).set_output()

@@ -91,7 +91,7 @@ def outputs(g, x, names=("y", "mean", "inverse"), **options):
 
 
 def check(g, x, axes, units=INVERSE, **options):
-    """Of a norm over some axes of x, within the bounds above; units: of inverse variances."""
+    """Checks a norm over some axes of x, within the bounds above; units: of inverse variances."""
     y, mean, inverse = outputs(g, x, **options)
     x = x.astype(np.float64)
     m = x.mean(axes, keepdims=True)
@@ -180,7 +180,7 @@ def test_rows_of_some_thousands(form):
 @pytest.mark.rotating
 @pytest.mark.parametrize("columns", [4097, 4098, 4096])
 def test_means_of_rows_that_begin_with_outliers(columns):
-    """Of fragments of one, two and four elements, in some of which nothing but outliers lie where
+    """Fragments of one, two and four elements, in some of which nothing but outliers lie where
     distances are taken from; sums of numbers whose own are beyond f32 stay what they are."""
     x = np.stack([values("0 first", columns, seed) - 1e4 for seed in range(6)])
     for row, (count, outlier) in enumerate([(1, 123456789.0), (2, 123456789.0), (1, 987654.3)]):

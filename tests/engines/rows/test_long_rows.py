@@ -119,6 +119,6 @@ def test_numbers(kind, form, columns, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [1, 17])
 def test_whole_rows(kind, rows, monkeypatch):
-    """Of 100,001 elements, as they are chosen."""
+    """Rows of 100,001 elements, as they are chosen."""
     multiprocessors.few(monkeypatch, 24)
     check(KINDS[kind](rows, 100_001), target=TARGET, slack=4.0, allowance=1e-6)

@@ -44,7 +44,7 @@ def test_layers_with_the_knobs_that_are_chosen(name, dtype):
 
 
 def _candidates():
-    """Of a layer whose rows and columns most tiles do not divide."""
+    """A layer whose rows and columns most tiles do not divide."""
     graph = fused(LAYERS["28x28x192 5x5"], torch.float16)
     (fusion,) = partition(graph, [graph.live_ops])
     return [dict(knobs) for knobs in CONV_DEPTHWISE.candidates(fusion, of("sm_90"))]
