@@ -33,7 +33,7 @@ def _api() -> Any:
     except RuntimeError as error:
         raise DnncError(
             Status.NOT_INITIALIZED,
-            f"no CUDA driver: {error}",
+            f"no CUDA driver: {str(error).rstrip('.')}",
             "an NVIDIA driver; without one, a target by name to compile for (`--target sm_90a`),"
             " and `dnnc run` with --device cpu or --device interpreter",
             "cuInit",
