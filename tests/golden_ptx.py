@@ -1,11 +1,15 @@
 """Hashes of PTX, to show that a change of the code's structure changes no kernel.
 
-    python -m tests.golden_ptx write FILE [--every N] [--engine NAME] [--processes P]
-    python -m tests.golden_ptx check FILE [--processes P]
+    python -m tests.golden_ptx write FILE [--every N] [--engine NAME] [--jobs J]
+    python -m tests.golden_ptx check FILE [--jobs J]
     python -m tests.golden_ptx count FILE
 
 An entry is a graph, a target and a config: the best one, one of each further engine that takes the
-graph, and some with other knobs.  `write` goes on where a file ends, so that it can be stopped.
+graph, and some with other knobs.  `write` goes on where a file ends, so that it can be stopped, and
+says which graphs it left out: those that no engine takes, that can't be built, or that take longer
+than MOST_SECONDS.  Then it adds configs of engines that have fewer than LEAST_OF_ENGINE entries.
+A graph and target have 3 to 4 entries; two jobs on two busy cores take 3.4 s for each.  All 3,254
+take about 3 hours and give about 12,000 entries, `--every 4` about 45 minutes and 3,000.
 `check` compiles the entries of a file again, with the configs that stand there, chooses the best
 one anew, and says which differ.  `count` says how many entries each engine and each value of a
 knob has.
@@ -22,7 +26,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,7 +38,7 @@ from typing import Any
 from tqdm import tqdm
 
 import dnnc
-from dnnc import compiler
+from dnnc import compiler, dtypes
 from dnnc import target as targets
 from dnnc.dialect import dnn
 from dnnc.errors import DnncError
@@ -42,12 +46,14 @@ from dnnc.options import Options
 from dnnc.tuning.candidates import candidates
 from tests import (
     random_attention,
+    random_attention_gradients,
     random_conv_gradients,
     random_convs,
     random_epilogues,
     random_fp8_attention,
     random_graphs,
     random_large_attention,
+    random_wgrads,
 )
 from tests.support.plain_ptx import plain
 
@@ -60,6 +66,8 @@ CASE_LISTS = (
 )  # fmt: skip
 MOST_RANKED = 48  # configs of a graph among which entries are drawn
 OTHER_KNOBS = 2  # entries with knobs that are not the best
+MORE_KNOBS = 20  # such entries of an engine that has few
+LEAST_OF_ENGINE = 60
 MOST_SECONDS = 10.0  # of a processor, for one graph and target: what takes longer has no entry
 
 
@@ -117,6 +125,13 @@ def _sources() -> Iterator[tuple[str, Build]]:
                     random_convs.draw(Random(seed), surface, "sm_90a").graph
                 ),
             )
+    for seed in range(24):
+        yield f"attention gradient {seed}", lambda seed=seed: _attention_gradient(Random(seed))
+        for engine in random_wgrads.ENGINES:
+            yield (
+                f"wgrad {engine} {seed}",
+                lambda seed=seed, engine=engine: random_wgrads.draw(Random(seed), engine).graph,
+            )
     for seed in range(40):
         yield f"product {seed}", lambda seed=seed: random_epilogues.product(seed)
         yield f"convolution {seed}", lambda seed=seed: random_epilogues.convolution(seed)
@@ -133,6 +148,13 @@ def _sources() -> Iterator[tuple[str, Build]]:
             )
 
 
+def _attention_gradient(random: Random) -> Any:
+    from tests.dialect.attention_gradient_examples import gradient
+
+    arguments, dims = random_attention_gradients.draw(random, 300, (32, 64, 72, 128))
+    return gradient(arguments, random.choice((dtypes.f16, dtypes.bf16)), **dims)().graph
+
+
 def _graph(name: str) -> Any:
     made = sources()[name]()
     graph = getattr(made, "graph", made)
@@ -142,36 +164,44 @@ def _graph(name: str) -> Any:
 # ---- entries
 
 
-def entries_of(name: str, target: str, engine: str = "") -> list[Entry]:
-    """The entries of a graph and a target, compiled.  engine: only those of this engine."""
+def entries_of(
+    name: str, target: str, engine: str = "", others: int = OTHER_KNOBS
+) -> tuple[list[Entry], str]:
+    """(the entries of a graph and a target, compiled; why there are none).
+
+    engine: only those of this engine.  others: how many have other knobs than the best config.
+    """
     with _limited():
         try:
-            return _entries_of(name, target, engine)
-        except TimeoutError:
-            return []
+            return _entries_of(name, target, engine, others), ""
+        except _TooLong:
+            return [], f"longer than {MOST_SECONDS:g} s"
+        except DnncError as error:
+            return [], " ".join(str(error).split())[:160]
+
+
+class _TooLong(BaseException):
+    """Raised past MOST_SECONDS; no exception that the compiler would handle."""
 
 
 @contextmanager
 def _limited() -> Iterator[None]:
     def end(number: int, frame: Any) -> None:
-        raise TimeoutError
+        raise _TooLong
 
     signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS, 1.0)  # again, where a callback lost it
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _entries_of(name: str, target: str, engine: str) -> list[Entry]:
+def _entries_of(name: str, target: str, engine: str, most: int) -> list[Entry]:
     graph, row = _graph(name), targets.of(target)
     ranked = []
     for modes in (("A", "FALLBACK"), ("B", "FALLBACK")):
-        try:
-            ranked += candidates(graph, row, modes=modes, most=MOST_RANKED)
-        except DnncError:
-            return []  # no engine takes it
+        ranked += candidates(graph, row, modes=modes, most=MOST_RANKED)
     best, others = ranked[0], ranked[1:]
     Random(f"{name} {target}").shuffle(others)
     kept, engines, more = [best], {_engines(best.choices)}, 0
@@ -179,7 +209,9 @@ def _entries_of(name: str, target: str, engine: str) -> list[Entry]:
         if _engines(one.choices) not in engines:
             engines.add(_engines(one.choices))
             kept.append(one)
-        elif more < OTHER_KNOBS and (one.partition, one.choices) != (best.partition, best.choices):
+        elif engine and engine not in _engines(one.choices):
+            continue
+        elif more < most and (one.partition, one.choices) != (best.partition, best.choices):
             more += 1
             kept.append(one)
     return [
@@ -252,20 +284,52 @@ def write(options: argparse.Namespace) -> int:
         for index, name in enumerate(list(sources())[:: options.every])
         for turn in (0, 1)
     ]
-    wanted = [pair for pair in wanted if pair not in known]
-    with options.file.open("a") as file, ProcessPoolExecutor(options.processes) as pool:
-        waiting = [pool.submit(entries_of, *pair, options.engine) for pair in wanted]
-        for done in tqdm(as_completed(waiting), total=len(waiting), unit="graph"):
-            for entry in done.result():
-                file.write(json.dumps(asdict(entry)) + "\n")
-            file.flush()
+    _write(options, [(*pair, options.engine) for pair in wanted if pair not in known])
+    more = [
+        (*place, engine, MORE_KNOBS)
+        for engine, places in _places(options).items()
+        for place in places
+    ]
+    _write(options, more)
     return count(options)
+
+
+def _write(options: argparse.Namespace, wanted: Sequence[tuple[Any, ...]]) -> None:
+    """Appends the entries that the file lacks.  wanted: arguments of `entries_of`."""
+    known = set(read(options.file)) if options.file.exists() else set()
+    left_out: Counter[str] = Counter()
+    with options.file.open("a") as file, ProcessPoolExecutor(options.jobs) as pool:
+        waiting = [pool.submit(entries_of, *each) for each in wanted]
+        for done in tqdm(as_completed(waiting), total=len(waiting), unit="graph"):
+            found, why = done.result()
+            left_out[why] += not found and bool(why)
+            for entry in found:
+                if entry not in known:
+                    known.add(entry)
+                    file.write(json.dumps(asdict(entry)) + "\n")
+            file.flush()
+    for why, number in left_out.most_common():
+        if number:
+            print(f"left out: {number} x {why}")
+
+
+def _places(options: argparse.Namespace) -> dict[str, list[tuple[str, str]]]:
+    """Engines with too few entries -> the graphs and targets of those that they have."""
+    found: dict[str, list[Entry]] = {}
+    for entry in read(options.file):
+        for engine in _engines(entry.choices):
+            found.setdefault(engine, []).append(entry)
+    return {
+        engine: list(dict.fromkeys((entry.graph, entry.target) for entry in entries))
+        for engine, entries in found.items()
+        if len(entries) < LEAST_OF_ENGINE and options.engine in ("", engine)
+    }
 
 
 def check(options: argparse.Namespace) -> int:
     every = read(options.file)[:: options.every]
     different = 0
-    with ProcessPoolExecutor(options.processes) as pool:
+    with ProcessPoolExecutor(options.jobs) as pool:
         for entry, now in tqdm(
             zip(every, pool.map(again, every, chunksize=4), strict=True), total=len(every)
         ):
@@ -311,7 +375,7 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--every", type=int, default=1, help="take each n-th (default: 1)")
     parser.add_argument("--engine", default="", help="write only entries of this engine")
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     options = parser.parse_args()
     return DOORS[options.door](options)
 
