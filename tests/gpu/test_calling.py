@@ -132,6 +132,9 @@ def test_cupy_allocates_its_own(plan, linear):
 
 def test_jax_allocates_its_own(plan, linear):
     jax = pytest.importorskip("jax")
+    own = torch.cuda.current_device()
+    jax.devices()
+    torch.cuda.set_device(own)  # JAX opens every device, and leaves the last one current
     x, w, b = inputs(linear)
     torch.cuda.synchronize()
     y = plan(jax.dlpack.from_dlpack(x), w, jax.dlpack.from_dlpack(b))

@@ -223,11 +223,13 @@ def test_an_entry_launches_whatever_context_is_current(plan):
     own = cuda.cuCtxGetCurrent()[1]
     result, other = cuda.cuCtxCreate(None, 0, cuda.cuDeviceGet(0)[1])
     assert not result
+    cuda.cuCtxPopCurrent()  # it lies on the thread's own, which setting none would bring back
     try:
         for context in (own, cuda.CUcontext(0), other):
             pack["y"].zero_()
             torch.cuda.synchronize()
             cuda.cuCtxSetCurrent(context)
+            assert int(cuda.cuCtxGetCurrent()[1]) == int(context)
             for _ in range(2):
                 entry(addresses, 0, 0)
                 assert int(cuda.cuCtxGetCurrent()[1]) == int(context)
