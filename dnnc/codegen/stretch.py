@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ..errors import DnncError, Status
 from ..mlir import ir
 
 MARK = "dnn.stretch"
@@ -112,7 +113,7 @@ def marked(module: Any, **form: bool) -> str:
 
 
 def read_marks(module: Any) -> None:
-    """Makes locations of the marks of a module that was parsed."""
+    """Makes locations of the marks of a module that was parsed; a mark that none is: BAD_PARAM."""
     for function in _kernels(module):
         operations = list(_operations(function))
         if not any(MARK in operation.attributes for operation in operations):
@@ -125,19 +126,28 @@ def read_marks(module: Any) -> None:
                 operation.location = operation.parent.location
                 continue
             if MARK in operation.attributes:
-                path = ir.StringAttr(operation.attributes[MARK]).value
+                path = _path_of(operation.attributes[MARK])
                 del operation.attributes[MARK]
                 now = made.setdefault(path, _at(path, places))
             if now is not None:  # before the first mark are constants of no location
                 operation.location = now
 
 
+def _path_of(attribute: Any) -> str:
+    """The path of a mark.  A name that is none of NAMES is BAD_PARAM."""
+    path = attribute.value if isinstance(attribute, ir.StringAttr) else str(attribute)
+    for name in filter(None, path.split("/")):
+        if name not in NAMES:
+            what = f"attribute {MARK}: {name!r:.80}"
+            raise DnncError(Status.BAD_PARAM, what, f"names of {', '.join(NAMES)}, with / between")
+    return path
+
+
 def _at(path: str, places: Mapping[str, Any]) -> Any:
-    """The location of stretches in one another; of unknown names, that of the kernel."""
+    """The location of stretches in one another."""
     made = places[""]
     for name in filter(None, path.split("/")):
-        if name in places:
-            made = ir.Location.callsite(places[name], [made])
+        made = ir.Location.callsite(places[name], [made])
     return made
 
 

@@ -81,3 +81,16 @@ def test_an_unknown_stretch_is_an_error():
     with dnn.context(), kernel_locations("k"), pytest.raises(ValueError, match="'coffee'"):
         with stretch("coffee"):
             pass
+
+
+@pytest.mark.parametrize("mark", ['"loda"', '"mainloop/loda"', "3 : i32"])
+def test_a_mark_of_no_stretch_is_refused(mark):
+    with dnn.context():
+        text = compiler.advance(
+            compiler.start(product().graph, of("sm_80")), "kernel", Options(engine="matmul_sm80")
+        ).text()
+        assert 'dnn.stretch = "epilogue"' in text
+        broken = text.replace('dnn.stretch = "epilogue"', f"dnn.stretch = {mark}", 1)
+        with pytest.raises(dnnc.DnncError, match=r"dnn.stretch: '(loda|3 : i32)'") as caught:
+            compiler.resume(broken)
+    assert caught.value.status is dnnc.Status.BAD_PARAM
