@@ -34,8 +34,9 @@ from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
 from dnnc.rounding import widen
 
+from .breakages import BREAKAGES
 from .random_bounds import bounds, informative, violations
-from .random_broken import BREAKAGES, draw_broken
+from .random_broken import draw_broken
 from .random_graphs import draw, draw_inside
 from .random_nodes import Offsets
 from .support import machine, rotation
