@@ -173,7 +173,8 @@ class Engine(ABC):
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any] | None:
         """The tiling by which kernels are built, as plain data, of what `legal` judges knobs by.
 
-        Arguments are numbered as the inputs of the fusion.  None: `tile` reads it off the region.
+        Arguments are numbered as the inputs of the fusion that `prepared` gives.  None: `tile`
+        reads it off the region.
         """
         return None
 

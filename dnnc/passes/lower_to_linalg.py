@@ -7,7 +7,8 @@ casts, over finer axes, or as it is.  Postcondition: each fusion's function hold
 function that holds its own decomposition, which an engine may inline or replace, and whose
 attributes are those of the operation (`dnn.compute_type`).  `dnn.tile` holds the tiling that an
 engine decides of the fusion and its knobs (`Engine.tile_of`), `dnn.parts` the names by which it
-knows operations of a pattern (`Prepared.parts`).
+knows operations of a pattern (`Prepared.parts`).  A function's arguments are the inputs of the
+fusion that the engine has, in their order, by which the tiling numbers them.
 
     "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
 ->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
@@ -20,7 +21,6 @@ associative and a finish.  Tensors keep their layouts; ui8 becomes signless i8.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -125,22 +125,18 @@ def _lower_fusion(module: Any, old: Any) -> None:
     }
     fusion = prepared.fusion
     ends: dict[int | None, Tensor] = {t.uid: t for t in fusion.outputs}
-    read = defaultdict[int | None, list[Tensor]](list)  # several where views see parts of memory
-    for tensor in fusion.inputs:
-        read[tensor.uid].append(tensor)
-    inputs = [t for given in dnn.read_arguments(old).values() for t in read[given.uid] or [given]]
     results = [ends[t.uid] for t in structure.read_results(old)]
     old.operation.erase()
     with ir.InsertionPoint(module.body):
-        function = dnn.begin_function(name, inputs, results, symbols)
+        function = dnn.begin_function(name, fusion.inputs, results, symbols)
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
         if tile is not None:
             function.attributes["dnn.tile"] = structure.to_attribute(tile)
     low = Lowering(module, prepared, name, list(symbols))
-    _make_signless(function, low, inputs, results)
-    low.values |= zip(inputs, function.arguments, strict=True)
+    _make_signless(function, low, fusion.inputs, results)
+    low.values |= zip(fusion.inputs, function.arguments, strict=True)
     with ir.InsertionPoint(function.entry_block):
         for op in fusion.ops:
             rule = _RULES.get(type(op))

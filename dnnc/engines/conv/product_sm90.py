@@ -21,10 +21,7 @@ from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
-from ..product.choice_sm90 import Choice
-from ..product.facts_sm90 import facts_of
 from ..product.matmul_sm90 import MATMUL_SM90
-from ..product.tiling_sm90 import tiling_of
 from .product import product_fusion, product_refusals
 from .surface import anchor_reasons
 
@@ -101,9 +98,7 @@ class ConvProductSm90Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        products, place = product_fusion(fusion), {t.uid: i for i, t in enumerate(fusion.inputs)}
-        tiling = tiling_of(facts_of(products), Choice.of(knobs))
-        return tiling.renumbered([place[t.uid] for t in products.inputs]).plain()
+        return MATMUL_SM90.tile_of(product_fusion(fusion), knobs, target)
 
     # ---- code
 

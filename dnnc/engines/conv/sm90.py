@@ -275,7 +275,7 @@ class ConvSm90Engine(Engine):
             tiling = halo_tiling_of(copies.fusion, halo, own)
         else:
             tiling = conv_tiling_of(copies.fusion, own, target)
-        return tiling.renumbered(copies.places(fusion)).plain()
+        return tiling.renumbered(copies.places).plain()
 
     # ---- code
 

@@ -191,7 +191,7 @@ class ConvStemSm90Engine(Engine):
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
         copies = _relaid(fusion)
-        return tiling_of(copies.fusion, knobs).renumbered(copies.places(fusion)).plain()
+        return tiling_of(copies.fusion, knobs).renumbered(copies.places).plain()
 
     # ---- code
 

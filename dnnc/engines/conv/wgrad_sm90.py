@@ -250,7 +250,7 @@ class ConvWgradSm90Engine(Engine):
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
         copies = _relaid(fusion, knobs)
         tiling = wgrad_tiling_of(copies.fusion, main_loop_knobs(knobs))
-        return tiling.renumbered(copies.places(fusion)).plain()
+        return tiling.renumbered(copies.places).plain()
 
     # ---- code
 

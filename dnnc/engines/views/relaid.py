@@ -183,8 +183,7 @@ def _choice(fusion: Fusion, target: Target) -> tuple[Engine, Knobs, float]:
 @dataclass(frozen=True, eq=False)
 class RelaidFusion:
     """fusion: with twins.  before, after: copies ahead of its kernel, and behind it.
-    arguments: its inputs in the order of the region's arguments, but for changes that other views
-    of the fusion make of that."""
+    arguments: its inputs in the order of the region's arguments."""
 
     fusion: Fusion
     before: tuple[Copy | Computing, ...]
@@ -213,14 +212,10 @@ class RelaidFusion:
         relaid = Fusion(fusion.index, ops, outputs, fusion.must_repeat)
         return RelaidFusion(relaid, tuple(before), after, tuple(arguments))
 
-    def places(self, fusion: Fusion) -> list[int]:
-        """The argument of the relaid region that each input of the relaid fusion is; -1: none.
-
-        fusion: whose region was relaid; an engine may have relaid it with casts.
-        """
-        rank = {t.uid: n for n, t in enumerate(fusion.inputs)}
-        arguments = sorted(self.arguments, key=lambda t: rank.get(t.uid, len(rank)))
-        place = {t: n for n, t in enumerate(arguments)}
+    @property
+    def places(self) -> list[int]:
+        """The argument of the relaid region that each input of the relaid fusion is; -1: none."""
+        place = {t: n for n, t in enumerate(self.arguments)}
         return [place.get(t, -1) for t in self.fusion.inputs]
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:

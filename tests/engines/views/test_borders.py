@@ -76,6 +76,39 @@ def test_a_part_that_begins_inside_16_bytes():
         assert len(engines_of(check(g, target=target))) == 1
 
 
+# Views change the order in which a fusion reads its inputs.
+PLAIN_TILES = {"SWAP_AB": 0, "TILE_M": 64, "TILE_N": 64}
+
+
+def test_raw_tiles_beside_a_turned_tensor():
+    g = dnnc.pygraph(**HALVES)
+    turned = g.transpose(g.tensor([1, 40, 48], data_type="i64"), [0, 2, 1])
+    b = g.min(g.tensor([1, 48, 40]), turned)
+    g.matmul(g.relu(g.tensor([1, 24, 48])), b).set_output()
+    assert engines_of(check(g, target="sm_90a", knobs=PLAIN_TILES)) == ["matmul_sm90"]
+
+
+def with_a_turned_residual(g):
+    residual = g.transpose(g.tensor([24, 1, 40]), [1, 0, 2])
+    return g.add(g.matmul(g.tensor([1, 24, 16]), g.tensor([1, 16, 40])), residual)
+
+
+def with_parts_of_one_tensor(g):
+    x = g.tensor([1, 24, 64])
+    left, right = (columns_of(g, x, 24, first, first + 32) for first in (0, 32))
+    return g.add(g.matmul(left, g.tensor([1, 32, 32])), right)
+
+
+@pytest.mark.parametrize("build", [with_a_turned_residual, with_parts_of_one_tensor])
+def test_residuals_that_views_give_come_by_tma(build):
+    g = dnnc.pygraph(**HALVES)
+    build(g).set_output()
+    plan = check(g, target="sm_90a", knobs=PLAIN_TILES)
+    (step,) = plan.programs[0].variants[0].steps
+    maps = {(m.uid, m.offset) for m in (arg.tensor_map for arg in step.launch.args) if m}
+    assert len(maps) == 4  # A, B, the residual, the output
+
+
 def test_an_output_and_a_view_of_it():
     g = dnnc.pygraph(**HALVES)
     y = linear(g, g.tensor([2, 24, 16]), 16, 40).set_output()
