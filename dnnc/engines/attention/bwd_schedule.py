@@ -322,11 +322,10 @@ class GradientSchedule:
 
     def _runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
         """(first block, end, whether masks hide any of it), in the tile's order."""
-        may_hide = self.parts.has_masks or self.has_tail
-        runs: list[tuple[Any, Any, bool]] = []
-        if may_hide:
-            runs.append((blocks.first, blocks.whole, True))
-        if blocks.whole is not blocks.whole_end or not may_hide:
+        if not self.parts.has_masks and not self.has_tail:
+            return [(blocks.first, blocks.end, False)]
+        runs: list[tuple[Any, Any, bool]] = [(blocks.first, blocks.whole, True)]
+        if blocks.whole is not blocks.whole_end:
             runs.append((blocks.whole, blocks.whole_end, False))
         if blocks.whole_end is not blocks.end:
             runs.append((blocks.whole_end, blocks.end, True))

@@ -133,6 +133,16 @@ def test_a_window_of_one_whole_tile_of_keys():
     run(left, dtypes.bf16, rows=200, columns=128, **heads_of(64))
 
 
+def test_a_whole_dbias_of_scores_that_nothing_hides():
+    """All blocks of queries are gone through, none of which looks at masks."""
+
+    def arguments(g):
+        bias = [1, 1, 64, 128]
+        return {**FULL, "bias": g.tensor(bias, name="bias"), "dBias": g.tensor(bias)}
+
+    run(arguments, dtypes.f16, rows=64, columns=128, **heads_of(64))
+
+
 def test_rows_that_see_no_key_get_zeros():
     """Their statistics are minus infinity."""
     found, _ = run(BOTTOM_RIGHT, dtypes.bf16, rows=150, columns=40, **heads_of(64))
