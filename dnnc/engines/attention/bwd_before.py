@@ -89,7 +89,10 @@ class BeforeEmitter:
         target = kernel.workspace(self.rows)
         for i in range(-(-t.queries // step)):
             inside = ops.add(first, i * step)
-            row = ops.add(ops.mul(block, t.queries), inside)
+            own = inside
+            if t.queries % step:  # rows past the block may be past the tensor
+                own = ops.minimum(inside, t.queries - 1)
+            row = ops.add(ops.mul(block, t.queries), own)
             base, delta, others = self._row(row, lane)
             is_own = ops.compare("eq", lane, 0)
             if t.queries % step:

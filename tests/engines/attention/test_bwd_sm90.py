@@ -143,6 +143,11 @@ def test_a_whole_dbias_of_scores_that_nothing_hides():
     run(arguments, dtypes.f16, rows=64, columns=128, **heads_of(64))
 
 
+def test_short_values_of_a_last_block_of_queries():
+    """The kernel before has more rows at once than a block, and dO ends with the block."""
+    run(FULL, dtypes.f16, rows=64, columns=128, **heads_of(64, 16))
+
+
 def test_rows_that_see_no_key_get_zeros():
     """Their statistics are minus infinity."""
     found, _ = run(BOTTOM_RIGHT, dtypes.bf16, rows=150, columns=40, **heads_of(64))
