@@ -50,7 +50,7 @@ PLAN_SHARE = 0.95
 
 
 def target(engine=""):
-    """The targets that graphs are compiled for that are run, in the interpreter or on the device.
+    """Returns the target of graphs that are run, in the interpreter or on the device.
 
     engine: whose surface they were drawn from.
     """
@@ -368,7 +368,7 @@ def any_knobs(engine, fusion, rng, surface=""):
 
 
 def _values_of(knob, small):
-    """Values for small graphs that the engine's knob has; all, if none."""
+    """Returns the knob's values that small graphs take; all, if it has none of these."""
     return [value for value in small.get(knob.name, ()) if value in knob.values] or knob.values
 
 
@@ -420,7 +420,7 @@ def products(graph):
 
 
 def check_interpreted(drawn, telling):
-    """A plan's results lie in the boxes; telling: counts how much that says."""
+    """Checks that a plan's results lie in the boxes; telling: counts how much that says."""
     made = interpreted(drawn)
     if made is None:
         return

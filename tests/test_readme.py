@@ -96,7 +96,7 @@ def test_the_table_is_what_was_measured():
 
 
 def test_the_refusal_is_printed_so(tmp_path, monkeypatch):
-    """The refusal of that graph in fp8, which an A100 can't convert."""
+    """The README shows how the example in fp8 is refused for an A100, which can't convert it."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "examples" / "ffn.py").read_text()
     Path("ffn.py").write_text(text.replace('io_data_type="f16"', 'io_data_type="FP8_E4M3"'))

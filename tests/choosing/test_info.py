@@ -70,7 +70,7 @@ def test_an_engine_that_takes_the_graph():
 
 
 def test_all_knobs_are_those_of_some_fusion():
-    """Notes for every type of operands; no more, no less."""
+    """`all_knobs` has each value that some type of operands takes, and no others."""
     engine, values = engine_named("matmul_sm80"), {}
     for operand in (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8):
         for knob in said("matmul_sm80", product(operand, 64, 64, 64)[0]).knobs:

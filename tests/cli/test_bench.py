@@ -63,7 +63,7 @@ def test_a_plot_of_the_rounds(plan, gpu, here, monkeypatch):
 
 
 def test_names_in_a_plot_are_text(here):
-    """Names with mathematics, which matplotlib refuses where it is none, and of markup."""
+    """A name may look like mathematics, which matplotlib would refuse to parse, or like markup."""
     from dnnc.cli.plot import plot
 
     name = "$\\frac{<script>$ \x1b[31m"

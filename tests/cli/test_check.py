@@ -160,7 +160,7 @@ def test_booleans_where_a_comparison_is_unsure():
 
 
 def test_a_rounding_on_the_way_moves_what_is_near_a_tie_only():
-    """A difference leaves one unit of f16, or nothing."""
+    """A product minus its rounded value is one unit of f16, or nothing."""
 
     def build(g):
         a, b, x = (g.tensor([8, 64], name=name) for name in "abx")

@@ -342,7 +342,7 @@ def attention_of(io, out, keys=70):
     ],
 )
 def test_weights_that_are_rounded_have_a_wider_bound(io, engine, target):
-    """The seed decides the result; not the statistics.  What is wrong is still found."""
+    """Rounding widens the bound of O, not of the statistics; shifted rows are still found."""
     graph, inputs = attention_of(io, "FLOAT")
     outputs = run_plan(compile_graph(graph, target, Options(engine=engine)), inputs)
     o, stats = check.compare(graph, inputs, {}, outputs)

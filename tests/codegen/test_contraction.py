@@ -56,7 +56,7 @@ def test_places_are_converted_once_and_moved():
 
 
 def test_large_constants_of_places_are_added_in_integers():
-    """Products that cancel leave no rounding: 2**24 + 1 is no float."""
+    """Large constants that cancel are not rounded, though 2**24 + 1 is no float."""
 
     def far(x):
         value = places(ops.add(ops.block_id(), 2**24 + 1), 2**20)

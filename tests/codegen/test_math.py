@@ -124,7 +124,7 @@ def test_fragments_of_a_block_have_factors_of_their_own():
 
 
 def test_tanh_of_a_block_at_the_ends():
-    """NaN gives NaN alone; infinities are far."""
+    """A NaN leaves the block's other elements as they are; infinities give the limits."""
     for special, wanted in ((np.nan, np.nan), (np.inf, 1.0), (-np.inf, -1.0)):
         given = np.linspace(-1, 1, 64)
         given[11] = special

@@ -44,7 +44,7 @@ def type_of(number):
     ("factor", "added", "divisor"), [(4, 6, 2), (2, 1, 2), (6, 7, 3), (8, -3, 4), (2, 3, 4)]
 )
 def test_quotients_and_rests(factor, added, divisor):
-    """Bits of thread * factor + added, plus some threads' worth so that nothing is negative."""
+    """Quotients of (thread + 2) * factor + added, which is never negative."""
 
     def number(thread):
         return ops.add(ops.mul(ops.add(thread, 2), factor), added)

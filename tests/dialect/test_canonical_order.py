@@ -88,7 +88,7 @@ CASES = {
 
 
 def shuffled(graph, draw):
-    """Does equal work: operations in any order, other uids, other names."""
+    """Returns an equal graph: operations in any order, other uids, other names."""
     data = to_json(graph)
     uids = [tensor["uid"] for tensor in data["tensors"]]
     other = dict(zip(uids, draw.sample(range(1, 10_000), len(uids)), strict=True))

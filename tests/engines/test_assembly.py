@@ -584,7 +584,7 @@ def test_rows_that_nvjitlink_ends_the_process_of():
     "build", [layernorm, layernorm_with_extremes, layernorm_backward, softmax_of_channels]
 )
 def test_no_rows_are_spilled(build):
-    """Assembles the candidates that hold most elements, and of rings."""
+    """The candidates that hold most elements do not spill, with rings and without."""
     graph = build().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     found = engine_named("rows").candidates(fusion, of("sm_90a"))

@@ -103,7 +103,7 @@ def test_sums_of_f16_are_half_as_many():
 
 @pytest.mark.parametrize(("waits", "found"), [("", EARLY), (WAIT, {})], ids=["one", "both"])
 def test_branches_that_join(waits, found):
-    """With two ways to a read one waits, or both do."""
+    """Of two branches to a read, one waits or both do."""
     first = f"{PRODUCTS} @P0 BRA `(.L_x_1)\n {WAIT} BRA `(.L_x_2)\n"
     assert early(f"{first} .L_x_1:\n {waits} .L_x_2:\n {READ} EXIT") == found
 
@@ -245,7 +245,7 @@ def assert_waited_for(plan):
 
 
 def convolution(channels, *, statistics, computed=False, filters=136, taps=3):
-    """With panels of 64 channels, the last of which is multiplied in part, if stages suffice."""
+    """A convolution in panels of 64 channels, the last of which is multiplied in part."""
     g = test_conv_before_sm90.new_graph()
     x = image(g, [3, channels, 9, 9])
     x = scaled(g, x, channels) if computed else x

@@ -33,7 +33,7 @@ def in_float64():
 
 
 def test_gradients_are_those_of_the_loss():
-    """Every parameter's, in a direction, beside differences of losses; without rounding."""
+    """Each parameter's gradient, in a direction, is the difference of losses, without rounding."""
     work = in_float64()
     start = {name: buffer.copy() for name, buffer in work.buffers.items()}
     work.run()

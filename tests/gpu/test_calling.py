@@ -58,7 +58,7 @@ def test_calls_of_many_sizes_and_addresses(plan, linear):
 
 
 def test_a_call_runs_on_torchs_current_stream(plan, linear):
-    """Work before it on that stream is done before, and what comes after is after."""
+    """A call runs after the work before it on its stream, and before the work after it."""
     x, w, b = inputs(linear)
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()

@@ -75,7 +75,7 @@ def test_fits(name):
 
 
 def first_engines(text):
-    """Engines of config 0 of what `dnnc engines` prints."""
+    """Returns the engines of config 0 in the text that `dnnc engines` prints."""
     lines = text[text.index("configs in the order of compile") :].splitlines()[2:]
     table = [line.split() for line in lines if not line.startswith(" " * 20)]
     found = [table[0][1]]

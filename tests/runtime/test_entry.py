@@ -32,7 +32,7 @@ def entry(plan: Plan = WHOLE, sizes=LARGE, **options):
 
 
 def done(fake):
-    """Launches since the last call of it, without where the arguments lie."""
+    """Returns the launches and memsets since the last call, without the arguments' addresses."""
     made = ([launch._replace(addresses=()) for launch in fake.launches], fake.memsets[:])
     fake.launches.clear()
     fake.memsets.clear()
@@ -139,7 +139,7 @@ def test_what_is_no_address_is_an_error(fake, name):
 
 
 def test_an_address_that_the_driver_refuses(fake):
-    """Some of several that moved are written then; the next call has all of its own."""
+    """A call may fail after it wrote some addresses; the next call writes all of its own."""
     launch = entry()
     launch((X, Y), WORKSPACE)
     right = done(fake)

@@ -610,6 +610,78 @@ func.func @rng_c2(%a: tensor<1xi64>, %b: tensor<1xi64>) {
 
 // -----
 
+func.func @causal_conv1d_c1(%x: tensor<2x6x9xf32>, %w: tensor<5x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d (C1): x has dims [2, 6, 9], weight [5, 4]; accepted: [B, D, T] and [D, W], D and W of fixed sizes}}
+  "dnn.causal_conv1d"(%x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<2x6x9xf32>, tensor<5x4xf32>) -> tensor<2x6x9xf32>
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_c2(%x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>, %bias: tensor<1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d (C2): a tensor without a name has dims [1]; accepted: [6]}}
+  "dnn.causal_conv1d"(%x, %w, %bias) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<1xf32>) -> tensor<2x6x9xf32>
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_c3(%x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>, %states: tensor<2x6x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d (C3): a tensor without a name has dims [2, 6, 4]; accepted: [2, 6, 3]}}
+  "dnn.causal_conv1d"(%x, %w, %states) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 1>} : (tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<2x6x4xf32>) -> tensor<2x6x9xf32>
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_c4(%x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d (C4): a tensor without a name has dims [2, 6, 8]; accepted: [2, 6, 9]}}
+  "dnn.causal_conv1d"(%x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<2x6x9xf32>, tensor<6x4xf32>) -> tensor<2x6x8xf32>
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_c5(%x: tensor<2x6x9xf32>, %w: tensor<6x4xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: causal_conv1d (C5): a tensor without a name has data type i32; accepted: a float type}}
+  "dnn.causal_conv1d"(%x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<2x6x9xf32>, tensor<6x4xi32>) -> tensor<2x6x9xf32>
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_backward_c1(%dy: tensor<2x6x9xf32>, %x: tensor<2x6x9xf32>, %w: tensor<5x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d_backward (C1): x has dims [2, 6, 9], weight [5, 4]; accepted: [B, D, T] and [D, W], D and W of fixed sizes}}
+  "dnn.causal_conv1d_backward"(%dy, %x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<2x6x9xf32>, tensor<2x6x9xf32>, tensor<5x4xf32>) -> (tensor<2x6x9xf32>, tensor<5x4xf32>)
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_backward_c2(%dy: tensor<2x6x9xf32>, %x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>, %bias: tensor<6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: causal_conv1d_backward (C2): 1 of 2 are not given; accepted: bias and dbias, or neither}}
+  "dnn.causal_conv1d_backward"(%dy, %x, %w, %bias) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<2x6x9xf32>, tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>)
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_backward_c3(%dy: tensor<2x6x8xf32>, %x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: causal_conv1d_backward (C3): a tensor without a name has dims [2, 6, 8]; accepted: [2, 6, 9]}}
+  "dnn.causal_conv1d_backward"(%dy, %x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<2x6x8xf32>, tensor<2x6x9xf32>, tensor<6x4xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>)
+  return
+}
+
+// -----
+
+func.func @causal_conv1d_backward_c4(%dy: tensor<2x6x9xf32>, %x: tensor<2x6x9xf32>, %w: tensor<6x4xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: causal_conv1d_backward (C4): a tensor without a name has data type i32; accepted: a float type}}
+  "dnn.causal_conv1d_backward"(%dy, %x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<2x6x9xf32>, tensor<2x6x9xf32>, tensor<6x4xi32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>)
+  return
+}
+
+// -----
+
 func.func @layernorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x1xf32>, %c: tensor<1x1xf32>, %d: tensor<1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C1): scale has dims [1, 1]; accepted: [5, 8] with some dims 1, not all}}
   "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>

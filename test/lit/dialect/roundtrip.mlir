@@ -125,6 +125,34 @@ func.func @conv_wgrad(%a: tensor<2x4x7x6xf32>, %b: tensor<2x6x4x5xf32>) -> tenso
   return %0 : tensor<6x2x3x2xf32>
 }
 
+// CHECK-LABEL: func.func @causal_conv1d
+// CHECK: "dnn.causal_conv1d"(%{{.*}}, %{{.*}}) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>}
+func.func @causal_conv1d(%x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>) -> tensor<2x6x9xf32> {
+  %0 = "dnn.causal_conv1d"(%x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<2x6x9xf32>, tensor<6x4xf32>) -> tensor<2x6x9xf32>
+  return %0 : tensor<2x6x9xf32>
+}
+
+// CHECK-LABEL: func.func @causal_conv1d_with_states
+// CHECK: "dnn.causal_conv1d"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {activation = "silu", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1>}
+func.func @causal_conv1d_with_states(%x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>, %bias: tensor<6xf32>, %states: tensor<2x6x3xf32>) -> tensor<2x6x9xf32> {
+  %0 = "dnn.causal_conv1d"(%x, %w, %bias, %states) {activation = "silu", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>, tensor<2x6x3xf32>) -> tensor<2x6x9xf32>
+  return %0 : tensor<2x6x9xf32>
+}
+
+// CHECK-LABEL: func.func @causal_conv1d_backward
+// CHECK: "dnn.causal_conv1d_backward"(%{{.*}}, %{{.*}}, %{{.*}}) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0>}
+func.func @causal_conv1d_backward(%dy: tensor<2x6x9xf32>, %x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>) {
+  %0:2 = "dnn.causal_conv1d_backward"(%dy, %x, %w) {activation = "identity", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<2x6x9xf32>, tensor<2x6x9xf32>, tensor<6x4xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>)
+  return %0#0, %0#1 : tensor<2x6x9xf32>, tensor<6x4xf32>
+}
+
+// CHECK-LABEL: func.func @causal_conv1d_backward_with_bias
+// CHECK: "dnn.causal_conv1d_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {activation = "silu", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>}
+func.func @causal_conv1d_backward_with_bias(%dy: tensor<2x6x9xf32>, %x: tensor<2x6x9xf32>, %w: tensor<6x4xf32>, %bias: tensor<6xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>) {
+  %0:3 = "dnn.causal_conv1d_backward"(%dy, %x, %w, %bias) {activation = "silu", compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x6x9xf32>, tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>) -> (tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>)
+  return %0#0, %0#1, %0#2 : tensor<2x6x9xf32>, tensor<6x4xf32>, tensor<6xf32>
+}
+
 // CHECK-LABEL: func.func @layernorm_with_statistics
 // CHECK: "dnn.layernorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>}
 func.func @layernorm_with_statistics(%x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %bias: tensor<1x8xf32>, %epsilon: tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) {

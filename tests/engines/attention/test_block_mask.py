@@ -173,7 +173,7 @@ def test_blocks_of_128(causal_too):
 
 
 def test_tiles_lie_in_blocks():
-    """Sizes of Hopper's candidates, so that no score looks at its bit."""
+    """Tiles of Hopper's candidates lie in one block of a mask: no score looks at its bit."""
     graph = composite().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     found = SDPA_FWD_SM90.candidates(fusion, of("sm_90a"))

@@ -289,7 +289,7 @@ DUMPS = {
 @pytest.mark.feature
 @pytest.mark.parametrize("name", DUMPS)
 def test_masks_of_dropout(name):
-    """Weights of blocks that nobody sees, too."""
+    """The mask is written for blocks that nobody sees, too."""
     run(dumped(**DUMPS[name]), allowance=2.0**-10)
 
 

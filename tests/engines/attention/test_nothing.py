@@ -126,7 +126,7 @@ def of_blocks(p, s):
 
 @both_engines
 def test_masks_of_no_blocks(engine):
-    """A mask without bytes: none is read."""
+    """A mask of 0 blocks has no bytes, and none is read."""
     pattern = Pattern(queries=20, keys=keys(), depth=16, scores=of_blocks)
     run(pattern.g, engine, [{"Skv": 0}, {"Skv": 200}])
 

@@ -31,7 +31,7 @@ SIZES = {"M": 5, "B": 2}
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in CASES if name not in FEW])
 def test_options(name):
-    """Graphs that no example has.  Products of FLOAT may be of tf32, whose unit is 2**-11."""
+    """Checks options that no example has.  FLOAT products may be of tf32, whose unit is 2**-11."""
     check(CASES[name](), SIZES, target="sm_90a", slack=4.0, allowance=2.0**-10)
 
 

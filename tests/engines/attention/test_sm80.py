@@ -167,7 +167,7 @@ def test_parts_of_keys(parts):
 
 @pytest.mark.parametrize("lengths", [(0, 1), (70, 33)])
 def test_parts_of_lengths(lengths):
-    """The keys that are split are those that a batch entry has."""
+    """Parts are cut of a batch entry's own length, not of the longest."""
     pattern = Pattern(batch=(2, 1), queries=3, keys=100, depth=16, scores=graphs.padded)
     run(pattern, {"TILE_N": 16, "SPLIT_KV": 4}, inputs=inputs_of(pattern, lengths=lengths))
 

@@ -146,7 +146,7 @@ def assert_depthwise_fits(size, found):
 @pytest.mark.rotating
 @pytest.mark.parametrize("size", [3, 5])
 def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
-    """For each way of loading and holding, the candidate of most sums."""
+    """The candidate of most sums fits, for each way of loading and holding."""
     most = {}
     for knobs in sorted(
         candidates_of_depthwise(size), key=lambda c: c["TILE_ROWS"] * c["TILE_COLS"]
@@ -162,7 +162,7 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
     ("size", "channels"), [(3, 8), (5, 8), (7, 8), (9, 8), (10, 8), (3, 16), (7, 16)]
 )
 def test_filters_of_groups_fit_their_registers(size, channels, target):
-    """Assembles the candidate of most filter, sums and pixels."""
+    """The candidate that holds most of the filter, of sums and of pixels does not spill."""
     build = depthwise(size, "HALF", channels, 29)
     graph = build().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])

@@ -143,7 +143,7 @@ def test_one_plan_serves_every_size(form):
 
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_statistics_alone(knobs):
-    """Sums of rounded values that are stored nowhere; what needs none is stored with them."""
+    """Sums are of rounded values that are stored nowhere; other outputs are stored with them."""
     g = new_graph()
     y = convolved(g, [2, 16, 5, 7], [40, 16, 3, 3], **around(1)).set_data_type(dtypes.f16)
     genstats(g, y)

@@ -345,7 +345,7 @@ def test_all_filters_of_volumes_of_32_channels_stay():
 
 
 def test_half_of_a_panel_takes_little_more_than_half_as_long():
-    """Both with 64 output channels, whose tiles and their stores are the same."""
+    """Layers of 32 and of 64 channels have 64 output channels each: equal tiles and stores."""
     target = of(TARGET)
     seconds = []
     for channels in (32, 64):

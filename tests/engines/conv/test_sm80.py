@@ -124,7 +124,7 @@ def test_depths_and_stages(channels, depth, stages):
     [(31, 1, "NHWC"), (31, 1, "NCHW"), (40, 1, "NHWC"), (40, 1, "NCHW"), (17, 2, "NHWC")],
 )
 def test_filters_of_as_many_taps_as_a_number_has_bits_and_more(taps, spatial, layout):
-    """With more channels it is found by comparing places which lie on padding."""
+    """With more taps than bits, places are compared to find which lie on padding."""
     g = new_graph()
     x, w = [1, 8, *[9] * spatial], [8, 8, taps, *[15] * (spatial - 1)]
     convolved_in(g, x, w, layout, **around(16, 4, spatial=spatial))

@@ -129,7 +129,7 @@ def convolved(x, w, padding=1, layout=channels_last):
 
 
 def filter_gradient(x, k, c_group):
-    """A layer with a filter of 3x3."""
+    """A graph of one filter gradient, of 3x3."""
     g = new_graph()
     dy = [x[0], k, *x[2:]]
     image, loss = (g.tensor(dims, channels_last(dims)) for dims in (x, dy))

@@ -419,7 +419,7 @@ def any_knobs(fusion, seed):
 
 
 def swept(g):
-    """Whether the fusion's operations, and what the region's maps say is turned."""
+    """Axes and operands that the region of a graph's fusion has turned: (slow, groups, paths)."""
     with dnn.context():
         module = dnn.to_mlir(g.graph.finalize())
         passes.run(module, [passes.Verify(), passes.Fuse(), passes.SelectEngine(),

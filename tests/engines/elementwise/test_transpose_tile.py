@@ -105,7 +105,7 @@ def test_rows_that_are_written_at_once_lie_in_one_chunk():
 @pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_fragments_are_read_with_few_conflicts(tile, width):
-    """Accesses of up to 16 bytes with none, each half of 32 bytes with two."""
+    """Accesses of up to 16 bytes have no conflicts, each half of 32 bytes at most two ways."""
     for layout in {TurnedTile(*tile, t.element_bytes, t.vector, 1) for t in layouts(tile)}:
         size = min(16, width * layout.element_bytes)
         count = layout.columns // width

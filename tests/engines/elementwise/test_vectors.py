@@ -261,7 +261,7 @@ def test_a_layer_of_groups():
 @pytest.mark.parametrize("target", ["sm_90a", pytest.param("sm_80", marks=slow)])
 @pytest.mark.parametrize("count", [32, pytest.param(4, marks=slow)])
 def test_operands_of_a_layer_are_copied_first(target, count):
-    """The sizes that large ones are, see below."""
+    """Small layers are cut as the large ones of the next test are."""
     g = layer(count, (1, 64, 6, 5))
     plan = check(g, target=target, partition="0|1|2 3 4 5|6")
     names = launches(plan)

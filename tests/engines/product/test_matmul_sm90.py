@@ -100,7 +100,7 @@ def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, com
 
 @pytest.mark.parametrize("rows", [512, pytest.param(4096, marks=pytest.mark.slow)])
 def test_tiles_may_follow_each_other_in_other_orders(rows):
-    """Of a product of 10 x 3 tiles of 64 x 64: groups of 8 rows of tiles, and of all."""
+    """Tiles of a 10 x 3 product go by groups of 8 rows of tiles, or of all rows."""
     g, _ = product(dtypes.f16, 640, 192, 64)
     plan = run(g, knobs={**SMALL, "SWIZZLE": rows}, allowance=2.0**-18)
     (fusion,) = plan.programs[0].fusions

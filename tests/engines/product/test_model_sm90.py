@@ -54,7 +54,7 @@ def test_what_bounds_a_product(m, n, k, bound):
 
 
 def test_tiles_of_a_cluster_past_the_end_are_not_free():
-    """Of 5 x 22 tiles a pair of rows has one too many, a pair of columns none."""
+    """In 5 x 22 tiles the last pair of rows is one too many; pairs of columns come out even."""
     work = HopperWork(m=523, n=2112, k=11392, count=1, moved_bytes=62_000_000)
     rows, columns = (predicted(work, (128, 96), pair).seconds for pair in ((2, 1), (1, 2)))
     assert rows > 1.1 * columns

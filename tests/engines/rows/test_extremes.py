@@ -240,7 +240,7 @@ def test_special_values_reach_all_extremes(special, row, more, monkeypatch):
 
 @pytest.mark.parametrize("value", [0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-45])
 def test_rows_of_one_value(value):
-    """The number that outputs are set to before is none of them."""
+    """The number that outputs are set to before a launch never ends up in a result."""
     g = new_graph(dtypes.f32)
     x = g.tensor([6, 40])
     g.mul(reduced(g, x, "max", [1]), 1.0).set_output()
