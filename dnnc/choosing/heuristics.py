@@ -320,12 +320,12 @@ def _split_of_stored_views(
 
 
 def _may_be_faster_alone(choice: Choice, target: Target) -> bool:
-    """Whether other engines may be much faster at products without what is around them:
-    those of the target itself, or of few channels a group; several products are not looked at."""
+    """Whether another engine may be much faster at the product alone: one for the target's own
+    instructions, or one for few channels a group.  True of several products, untried."""
     anchors = choice.fusion.with_role("anchor")
     if not choice.engine.is_weighed_against_parts(choice.fusion, target):
         return False
-    if len(anchors) > 1:
+    if len(anchors) != 1:
         return True
     found = choices(Fusion(0, anchors, anchors[0].results), target)
     return bool(found) and (

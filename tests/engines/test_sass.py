@@ -103,7 +103,7 @@ def test_sums_of_f16_are_half_as_many():
 
 @pytest.mark.parametrize(("waits", "found"), [("", EARLY), (WAIT, {})], ids=["one", "both"])
 def test_branches_that_join(waits, found):
-    """Of two branches to a read, one waits or both do."""
+    """A read that two branches reach is early unless both wait."""
     first = f"{PRODUCTS} @P0 BRA `(.L_x_1)\n {WAIT} BRA `(.L_x_2)\n"
     assert early(f"{first} .L_x_1:\n {waits} .L_x_2:\n {READ} EXIT") == found
 
