@@ -48,7 +48,7 @@ _open: ContextVar[Mapping[str, Any]] = ContextVar("locations of the kernel that 
 
 @contextmanager
 def kernel_locations(kernel: str) -> Iterator[None]:
-    """Has what is emitted belong to a kernel, whose stretches may be named inside."""
+    """Gives what is emitted inside the location of a kernel, whose stretches may be named there."""
     places = _locations(kernel)
     token = _open.set(places)
     try:

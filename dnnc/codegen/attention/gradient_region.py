@@ -104,7 +104,7 @@ class GradientRegion:
         }
 
     def largest_of(self, name: str) -> dict[int, Any]:
-        """The part of `largest` that is of the result dq, dk or dv; "": that of the scores."""
+        """The entries of `largest` that the result dq, dk or dv gives; "": those of the scores."""
         names = [n for n in self.results if not name or n == name]
         return {
             place: value

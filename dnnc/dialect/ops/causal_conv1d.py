@@ -140,7 +140,9 @@ class CausalConv1d(_Causal):
             wanted = (batch, channels, Expr.of(max(1, self.taps - 1)))
             self.require_dims("C3", wanted, self.initial_states)
             if self.taps < 2:
-                raise self.error("C3", "initial_states of a filter of 1 element", "2 elements")
+                raise self.error(
+                    "C3", "initial_states of a filter of 1 element", "at least 2 elements"
+                )
         self.require_dims("C4", self.x.shape, self.y)
         self.verify_types("C5")
 

@@ -28,7 +28,7 @@ def is_plain(parts: GradientRegion, name: str) -> bool:
 
 @dataclass
 class Finish:
-    """name: dq, dk or dv."""
+    """Stores a result, and its largest magnitudes, from its product's sums.  name: dq, dk or dv."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -44,7 +44,7 @@ class Finish:
         self.value, self.target = parts.region.targets(self.kernel)[parts.results[self.name]]
 
     def store(self, sums: Any, at: Sequence[Coordinate], inside: Any) -> None:
-        """Elements of the result, where they are inside; sums: of the product."""
+        """Stores elements of the result, where they are inside; sums: of the product."""
         width = ops.width_of(sums)
         walk = self.walk.branch()
         self.hand.current = sums
@@ -54,7 +54,7 @@ class Finish:
         self.target.store(at, walk.value(self.value, at, width), inside)
 
     def meet(self, thread: Any) -> None:
-        """The largest magnitudes of all that was stored, to memory."""
+        """Updates the largest magnitudes in memory by those of all that was stored."""
         for place, found in self.met.items():
             meet(place_of(self.kernel, self.parts, place), found, thread)
 

@@ -61,7 +61,7 @@ class Sparsity:
 
 
 def sparsity_of(parts: GradientRegion, queries: int, keys: int) -> Sparsity:
-    """queries, keys: of a step of a tile."""
+    """The conditions of a region.  queries, keys: of a step of a tile."""
     extent = parts.dims[-2]
     known = conjuncts(parts.condition)
     numbers = conditions_of(parts.condition, extent, queries)
@@ -98,7 +98,7 @@ def differs_by_head(parts: GradientRegion) -> bool:
 
 @dataclass
 class BlockLists:
-    """buffer: of the workspace.  tables: of numbers."""
+    """See the file's docstring.  buffer: of the workspace.  tables: of numbers."""
 
     sparsity: Sparsity
     tables: Sequence[Table]

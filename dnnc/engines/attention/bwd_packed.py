@@ -27,7 +27,7 @@ _COPIES = wgmma.ROW_BYTES // CHUNK_BYTES  # of a panel's row
 
 @dataclass
 class PackedRows:
-    """name: dq, dk or dv.  size: of the rows' axis of the scores."""
+    """Copies of a packed result.  name: dq, dk or dv.  size: of the rows' axis of the scores."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -36,7 +36,7 @@ class PackedRows:
 
     @staticmethod
     def of(kernel: Kernel, parts: GradientRegion, name: str) -> PackedRows | None:
-        """None: rows of the result are in place."""
+        """The copies of a result whose rows are packed; None: they are in place."""
         if parts.packed(name) is None:
             return None
         return PackedRows(kernel, parts, name, parts.dims[2 if name == "dq" else 3])

@@ -49,7 +49,7 @@ class WriterTurns:
         return now
 
     def end(self, seen: Any) -> None:
-        """Shows that no step comes any more, of this tile or of one before; by one thread."""
+        """Waits for the tiles before, then shows that this one's steps are done; by one thread."""
         self.wait(FAR, seen)
         self.show(FAR)
 

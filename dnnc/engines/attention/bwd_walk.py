@@ -125,8 +125,8 @@ class GradientWalk:
         return found
 
     def _factors(self, leaves: dict[Any, Any]) -> tuple[Any, Any]:
-        """(what scores are, times what is walked; what dP - delta has dP times): numbers, or f32
-        values; None: dP is walked."""
+        """(factor of the walked value in the scores, factor of dP in dP - delta): numbers or f32
+        values; None for the second: dP is walked."""
         parts = self.parts
         if not parts.twins:
             return parts.scaled[2] if parts.scaled is not None else 1.0, None

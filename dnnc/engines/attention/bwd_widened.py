@@ -47,7 +47,7 @@ def widened(region: Region, output: Output) -> GradientRegion:
 
 
 def _twin(tensor: Tensor, axes: tuple[int, int], uid: int) -> Tensor:
-    """axes: of a head's elements, which are contiguous, and of rows."""
+    """A tensor as f16.  axes: of a head's elements, which are contiguous then, and of rows."""
     elements, rows = axes
     order = [axis for axis in range(tensor.rank) if axis not in axes] + [rows, elements]
     packed = packed_strides(tuple(tensor.shape[axis] for axis in order))

@@ -124,7 +124,7 @@ class LossSums:
         return own
 
     def store(self, sums: Sequence[Any], place: TilePlace) -> None:
-        """Leaves what a tile's warps have; place: of the warpgroup."""
+        """Stores the sums of a tile's warps; place: of the warpgroup."""
         with ops.if_(ops.compare("eq", place.column, 0)):
             for number, own in enumerate(sums):
                 self._store(own, place, place.row + number * wgmma.PANEL_ROWS)

@@ -124,7 +124,7 @@ def emit_sum(
 
 
 def _emit_losses(kernel: Kernel, losses: LossTotals, before: Any, *, is_early: bool) -> None:
-    """before: blocks that have other work."""
+    """Emits the totals of dY.  before: blocks ahead, which have other work."""
     if is_early:
         nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
     block = ops.sub(ops.block_id(), before)

@@ -135,7 +135,7 @@ class RowSums(Protocol):
         ...
 
     def store(self, sums: Sequence[Any], place: TilePlace) -> None:
-        """Stores those of a tile."""
+        """Stores the sums of a tile."""
         ...
 
 

@@ -177,7 +177,7 @@ def _order_reasons(fusion: Fusion) -> list[Reason]:
 def _output_reasons(
     fusion: Fusion, made: set[Op], kept: Collection[Tensor], *, holds_rows: bool
 ) -> list[Reason]:
-    """holds_rows: whether tiles may hold whole rows of reductions."""
+    """Why outputs are declined.  holds_rows: whether tiles may hold whole rows of reductions."""
     flowing = set(flowing_reductions(fusion))
     dims = fusion.with_role("anchor")[0].results[0].shape
     reduced = {op.y.shape for op in fusion.ops if isinstance(op, Reduction) and op not in flowing}
@@ -247,5 +247,5 @@ def is_along_columns(output: Tensor) -> bool:
 
 
 def knob_reason(what: str, supported: str, *, of_any: bool = False) -> Reason:
-    """of_any: of knobs that go together for no fusion."""
+    """A reason of clause knobs.  of_any: these knobs go together for no fusion."""
     return Reason(Status.NOT_SUPPORTED, KNOBS_OF_ANY if of_any else "knobs", what, supported)

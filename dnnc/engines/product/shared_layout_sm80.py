@@ -40,7 +40,7 @@ class SharedLayout:
 
     @staticmethod
     def of_tile(tile: Mapping[str, Any], element_bytes: int, beside: int) -> SharedLayout:
-        """tile: `dnn.tile`."""
+        """The layout of a kernel's attribute `dnn.tile`."""
         rows, columns, depth = tile["tile"]
         return SharedLayout(rows, columns, depth, tile["stages"], element_bytes, beside)
 
