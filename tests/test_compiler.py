@@ -176,7 +176,7 @@ def test_passes_of_ours_and_upstreams_mix():
         ("lower-to-kernels", "at stage graph; accepted: one at stage linalg, as lower-to-linalg"),
         ("fuse,select-engine,tile", "a module at stage fused; accepted: one at stage linalg"),
         ("fuse,fuse", "a module at stage fused; accepted: one at stage graph$"),
-        ("fuse,select-engine,lower-to-linalg,lower-to-kernels", "tile first"),
+        ("fuse,select-engine{choices=fallback},lower-to-linalg,lower-to-kernels", "tile first"),
     ],
 )
 def test_bad_pipelines_are_named(pipeline, what):

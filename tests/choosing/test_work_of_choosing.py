@@ -45,7 +45,7 @@ def calls(function: Callable[[], object]) -> int:
     return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("target", "most"), [("sm_90a", 20_000), ("sm_90", 12_400)])
+@pytest.mark.parametrize(("target", "most"), [("sm_90a", 21_000), ("sm_90", 12_400)])
 def test_second_graph(target, most):
     ranked(graph(512, 1536, 768, target))
     assert calls(lambda: ranked(graph(1024, 4096, 2048, target))) < most
@@ -99,7 +99,7 @@ def test_configs_for_ranges_of_a_symbol():
     g = graph(tokens, 1536, 384, "sm_90a").graph.finalize()
     target = of("sm_90a")
     best = heuristics.best_config(g, target)
-    assert calls(lambda: guarded_configs(g, target, best)) < 150_000
+    assert calls(lambda: guarded_configs(g, target, best)) < 157_000
 
 
 def test_what_a_fusion_remembers_is_of_the_sizes_that_are_assumed():

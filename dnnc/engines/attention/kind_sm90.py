@@ -110,7 +110,7 @@ def fp8_reasons(fusion: Fusion) -> list[Reason]:
         return reasons
     reasons += mixed_reasons(found)
     if Kind.of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
-        what = f"Dv of {found.width} of fp8 in FLOAT"
+        what = f"Dv = {found.width} of fp8 in FLOAT"
         supported = f"up to {_PROMOTED}, or FAST_FLOAT_FOR_FP8"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
     return reasons

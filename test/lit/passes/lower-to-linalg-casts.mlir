@@ -6,8 +6,8 @@
 
 // Tensor cores multiply operands of one type: what has another one is cast ahead of the call.
 // CHECK-LABEL: func.func private @filter_of_bytes_fusion0(
-// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<2x16x5x6xf16
 // CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<24x16x1x1xi8
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<2x16x5x6xf16
 // CHECK: %[[CAST:.*]] = linalg.generic {{.*}} ins(%[[W]] :
 // CHECK: arith.sitofp
 // CHECK: call @{{.*}}(%[[X]], %[[CAST]]) : (tensor<2x16x5x6xf16, {{.*}}>, tensor<24x16x1x1xf16

@@ -9,6 +9,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.engines.rows import facts
 from dnnc.options import Options
+from dnnc.target import of
 from tests.support import machine, multiprocessors
 from tests.support.checked import random_inputs
 
@@ -136,7 +137,9 @@ def test_shared_memory_is_no_more_than_legal_counts():
         (kernel,) = plan.programs[0].kernels
         assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), knobs)
         (step,) = plan.programs[0].variants[0].steps
-        assert int(step.launch.dynamic_smem_bytes) == facts.dynamic_bytes(whole(g), knobs)
+        assert int(step.launch.dynamic_smem_bytes) == facts.dynamic_bytes(
+            whole(g), knobs, of("sm_90a")
+        )
 
 
 @pytest.mark.parametrize(("threads", "held"), [(512, 32), (256, 64)])
