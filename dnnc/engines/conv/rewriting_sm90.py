@@ -228,7 +228,7 @@ class PixelRewriter(Rewriter):
         first, channels = place.row, place.column
         if not self.operand.is_rows:
             first, channels = channels, first
-        is_first = channels.eq(0)
+        is_first = ops.compare("eq", channels, 0)  # of one column of tiles, a number
         group = Index.of(group_of(place.batch_of(is_a=True)))
 
         def keep(row: Any, channel: Index, fragment: Any, is_there: Any) -> None:

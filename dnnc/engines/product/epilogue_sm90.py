@@ -543,7 +543,7 @@ class _Tile:
                 is_writer = ops.both(fragment.row.inside, is_first)
                 if self.tiling.cluster[1] > 1:
                     # Other blocks of the cluster have the rest of the row, or nothing.
-                    first = self.first_column.eq(0)
+                    first = ops.compare("eq", self.first_column, 0)
                     is_writer = ops.both(is_writer, first)
                 target.store(at, made, is_writer)
 

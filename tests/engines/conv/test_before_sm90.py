@@ -265,6 +265,9 @@ def test_x_is_an_output_too(knobs):
 @pytest.mark.slow
 def test_x_of_as_many_channels_as_y_is_an_output_too():
     run(dual([2, 64, 5, 6], 64, batch=N), {"N": 2}, knobs=SWAPPED, allowance=TIES)
+
+
+def test_x_is_an_output_too_beside_one_column_of_tiles():
     run(dual([1, 128, 5, 6], 80, groups=2), allowance=TIES)
 
 

@@ -3,12 +3,14 @@
 As code of "sm_90a".
 """
 
+import numpy as np
 import pytest
 
 import dnnc
 from dnnc import dtypes
 from dnnc.engines.product.choice_sm90 import FRAGMENTS
 from dnnc.errors import cudnnGraphNotSupportedError
+from tests.support.checked import random_inputs
 
 from .test_matmul_sm80 import depth_allowance, strides
 from .test_matmul_sm90 import SMALL, TALL, new_graph, run
@@ -28,12 +30,21 @@ def weights_of_8_bits(dtype, m, n, k, layout="column", operand=dtypes.bf16):
     return g
 
 
+def run_weights(g, sizes=None, **options):
+    """Scales are multiples of 1/64, whose products with 8 bits f32 holds: they are rounded once."""
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, sizes or {})
+    scale = next(t.uid for t in graph.inputs if t.type == dtypes.f32)
+    inputs[scale] = np.round(64 * inputs[scale]) / 64
+    return run(g, sizes, inputs=inputs, **options)
+
+
 @pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
 @pytest.mark.parametrize("operand", [dtypes.bf16, dtypes.f16], ids=str)
 def test_weights_of_8_bits(dtype, operand):
     g = weights_of_8_bits(dtype, 72, 96, 192, operand=operand)
-    plan = run(g, knobs=SWAPPED, allowance=depth_allowance(192))
+    plan = run_weights(g, knobs=SWAPPED, allowance=depth_allowance(192))
     assert "stmatrix" not in plan.blobs[1].decode()
     assert " {%r" in plan.blobs[1].decode().split("wgmma.mma_async")[1]
 
@@ -43,7 +54,7 @@ def test_weights_of_8_bits(dtype, operand):
 def test_edges(n, k):
     """Rows past the end are clamped, k past it is zero."""
     g = weights_of_8_bits(dtypes.i8, 70, n, k)
-    run(g, knobs={**SWAPPED, "TILE_N": 128}, allowance=depth_allowance(k))
+    run_weights(g, knobs={**SWAPPED, "TILE_N": 128}, allowance=depth_allowance(k))
 
 
 def test_what_is_not_zero_where_k_ends():
@@ -75,7 +86,7 @@ def test_scales_along_k_and_along_rows():
 def test_two_blocks_of_rows_of_a_warpgroup():
     g = weights_of_8_bits(dtypes.i8, 40, 300, 192)
     knobs = {**SWAPPED, "TILE_M": 64, "TILE_N": 256}
-    run(g, knobs=knobs, allowance=depth_allowance(192))
+    run_weights(g, knobs=knobs, allowance=depth_allowance(192))
 
 
 @pytest.mark.rotating
@@ -84,14 +95,14 @@ def test_two_blocks_of_rows_of_a_warpgroup():
 def test_clusters_share_raw_tiles(cluster):
     g = weights_of_8_bits(dtypes.i8, 150, 150, 200 - 8)
     blocks = {"TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1]}
-    plan = run(g, knobs={**SWAPPED, **blocks}, allowance=depth_allowance(192))
+    plan = run_weights(g, knobs={**SWAPPED, **blocks}, allowance=depth_allowance(192))
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
 def test_split_k():
     g = weights_of_8_bits(dtypes.i8, 60, 128, 320)
     knobs = {**SWAPPED, "TILE_N": 128, "SPLIT_K_SLC": 2}
-    run(g, knobs=knobs, allowance=depth_allowance(320))
+    run_weights(g, knobs=knobs, allowance=depth_allowance(320))
 
 
 def test_batches_and_many_tiles():
@@ -127,8 +138,8 @@ def test_experts_of_weights_of_8_bits():
 def test_sizes_known_at_run_time():
     rows = dnnc.Dim("M", max=4096)
     g = weights_of_8_bits(dtypes.f8e4m3, rows, 72, 80)
-    plan = run(g, {"M": 5}, knobs=SWAPPED, allowance=depth_allowance(80))
-    run(g, {"M": 130}, knobs=SWAPPED, plan=plan, allowance=depth_allowance(80))
+    plan = run_weights(g, {"M": 5}, knobs=SWAPPED, allowance=depth_allowance(80))
+    run_weights(g, {"M": 130}, knobs=SWAPPED, plan=plan, allowance=depth_allowance(80))
 
 
 # ---- refusals
