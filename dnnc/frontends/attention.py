@@ -321,6 +321,21 @@ class Call:
             )
         return tensor
 
+    def gradient_operands(
+        self, operands: Sequence[Any], queries: Side, keys: Side
+    ) -> dict[str, Any]:
+        """Operands of a gradient by name, as the operation takes them; operands: Q, K, V, O, dO and
+        the statistics, whose sequences may be packed."""
+        q, k, v, *of_queries = operands
+        loaded = {
+            "q": self.loaded(q, queries),
+            "k": self.loaded(k, keys),
+            "v": self.loaded(v, keys),
+        }
+        for name, tensor in zip(("o", "do", "stats"), of_queries, strict=True):
+            loaded[name] = self.loaded(tensor, queries)
+        return loaded
+
     def page_tables(
         self, pages: tuple[Any, Any, int | None], operands: Mapping[str, Any], keys: Side
     ) -> tuple[Any, Any]:

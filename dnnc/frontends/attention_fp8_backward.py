@@ -80,12 +80,7 @@ def sdpa_fp8_backward(
     lengths = (use_padding_mask, (seq_len_q, seq_len_kv), (None, None))
     queries, keys = call.sides(lengths, (max_total_seq_len_q, max_total_seq_len_kv))
     tensors = {
-        "q": call.loaded(q, queries),
-        "k": call.loaded(k, keys),
-        "v": call.loaded(v, keys),
-        "o": call.loaded(o, queries),
-        "do": call.loaded(dO, queries),
-        "stats": call.loaded(stats, queries),
+        **call.gradient_operands((q, k, v, o, dO, stats), queries, keys),
         "attn_scale": attn_scale,
         "sink_token": sink_token,
         "descale_q": descale_q,

@@ -25,7 +25,7 @@ from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
 from .mask_conditions import Anything, Both, Compare, Condition, Either, Linear, conjuncts
 from .mask_reader import MaskReader
 from .masks import Masked, Masks, masked_by
-from .outputs import packed_output
+from .outputs import largest_of_outputs, packed_output
 from .sources import Source, source_of
 
 _CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
@@ -97,11 +97,7 @@ class GradientRegion:
     @cached_property
     def largest(self) -> dict[int, Any]:
         """Place of an output -> the tensor whose largest magnitude it is."""
-        places = {value: place for place, (value, _) in enumerate(self.region.outputs)}
-        return {
-            places[op.results[0]]: inputs_of(inputs_of(op)[0].owner)[0]  # of absolute values
-            for op in self.region.parts.get("largest", ())
-        }
+        return largest_of_outputs(self.region)
 
     def largest_of(self, name: str) -> dict[int, Any]:
         """The entries of `largest` that the result dq, dk or dv gives; "": those of the scores."""

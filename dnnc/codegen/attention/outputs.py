@@ -33,12 +33,8 @@ class Outputs:
 
     @cached_property
     def largest(self) -> dict[int, Any]:
-        """Place of an output -> the tensor whose largest absolute value it is, of P or of O."""
-        places = {value: place for place, (value, _) in enumerate(self.region.outputs)}
-        return {
-            places[op.results[0]]: inputs_of(inputs_of(op)[0].owner)[0]  # of absolute values
-            for op in self.region.parts.get("largest", ())
-        }
+        """Place of an output -> the tensor whose largest magnitude it is, P or O."""
+        return largest_of_outputs(self.region)
 
     @property
     def has_padded_statistics(self) -> bool:
@@ -112,6 +108,15 @@ def is_store(operation: Any) -> bool:
         return False
     anchor = structure.anchor_of(operation)
     return ir.StringAttr(anchor.attributes["dnn.anchor"]).value == STORE
+
+
+def largest_of_outputs(region: Region) -> dict[int, Any]:
+    """Place of an output -> the tensor whose largest magnitude it is."""
+    places = {value: place for place, (value, _) in enumerate(region.outputs)}
+    return {
+        places[op.results[0]]: inputs_of(inputs_of(op)[0].owner)[0]  # of absolute values
+        for op in region.parts.get("largest", ())
+    }
 
 
 def packed_output(region: Region, value: Any) -> tuple[Any, Source] | None:
