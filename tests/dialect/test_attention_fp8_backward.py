@@ -19,7 +19,8 @@ def operation(build):
 
 
 def results(graph, given, of_steps=False):
-    """By name; of_steps: of the operations that the gradient stands for."""
+    """The reference's results by name; of_steps: computed by the operations that the gradient
+    stands for."""
     op = graph.ops[-1]
     inputs = {t.uid: given[field.name] for field, t in op.tensors("operand") if t.value is None}
     made = decomposed(graph) if of_steps else graph

@@ -28,7 +28,8 @@ def case(name, seed=0):
 
 
 def results(graph, given, of_steps):
-    """By name; of_steps: of the operations that the gradient stands for."""
+    """The reference's results by name; of_steps: computed by the operations that the gradient
+    stands for."""
     op = graph.ops[-1]
     made = decomposed(graph) if of_steps else graph
     found = reference(made, inputs_of(op, given), exact_outputs=True)

@@ -72,7 +72,7 @@ def test_sums_of_loss_are_the_same_bits_in_every_order_of_blocks():
 
 
 def test_a_training_layer_reads_its_loss_twice():
-    """By the two gradients, of which that of the filter sums it."""
+    """dY is read by the kernels of the two gradients, and summed by those of the filter's."""
     x, w = [2, 64, 6, 6], [72, 64, 1, 1]
     g = new_graph()
     filter_, dy = image(g, w), image(g, response_dims(x, w, {}))
@@ -119,8 +119,8 @@ def computed(g, x):
 @pytest.mark.parametrize("target", [TARGET, "sm_80"])
 @pytest.mark.parametrize("is_image", [True, False], ids=["X", "dY"])
 def test_what_is_computed_in_f32_takes_the_other_type(is_image, target):
-    """By a kernel ahead of the two of the gradient; rounding is that of 16 bits.  Inputs are
-    positive: no sum nearly cancels."""
+    """A kernel ahead computes an operand and rounds it to 16 bits.  Inputs are positive, so that no
+    sum nearly cancels."""
     g, w = new_graph(), [64, 64, 3, 2]
     x, y = [2, 64, 6, 7], response_dims([2, 64, 6, 7], w, around(1))
     operands = (computed(g, x), image(g, y)) if is_image else (image(g, x), computed(g, y))
@@ -128,7 +128,7 @@ def test_what_is_computed_in_f32_takes_the_other_type(is_image, target):
     g.add(dw, image(g, w)).set_output()
     engine = f"conv_wgrad_{target.removesuffix('a').replace('_', '')}"
     inputs = random_inputs(g.graph.finalize(), {}, low=0.25, high=2.0)
-    plan = check(g, engine=engine, target=target, inputs=inputs, slack=32.0)
+    plan = check(g, engine=engine, target=target, inputs=inputs, slack=4.0)
     (fusion,), kernels = plan.programs[0].fusions, plan.programs[0].kernels
     assert "DOWN_CONVERT_INPUTS" in fusion.notes
     assert sum("_before" in kernel.name for kernel in kernels) == 1
