@@ -25,9 +25,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .. import dtypes
 from ..choosing import explicit
 from ..codegen.walk.region_walk import is_reduction
 from ..dialect import dnn, structure
+from ..dialect.attributes import dict_of
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import (
@@ -176,8 +178,20 @@ def _is_work_of(low: Lowering, op: Op, made: Any) -> bool:
 def _make_signless(
     function: Any, low: Lowering, inputs: Sequence[Tensor], results: Sequence[Tensor]
 ) -> None:
-    """The function's types with signless elements; `dnn.dtype` keeps what ui8 was."""
+    """The function's types with signless elements; `dnn.unsigned` marks the numbers of ui8, which
+    the host rounds to their data type."""
     types = [[low.type_of(t) for t in tensors] for tensors in (inputs, results)]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
     for argument, type_ in zip(function.arguments, types[0], strict=True):
         argument.set_type(type_)
+    if not any(_is_unsigned_number(t) for t in inputs):
+        return
+    records = [dict_of(entry) for entry in function.attributes["arg_attrs"]]
+    for tensor, record in zip(inputs, records, strict=True):
+        if _is_unsigned_number(tensor):
+            record[dnn.UNSIGNED] = ir.UnitAttr.get()
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(r) for r in records])
+
+
+def _is_unsigned_number(tensor: Tensor) -> bool:
+    return tensor.is_by_value and tensor.type == dtypes.ui8

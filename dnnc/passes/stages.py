@@ -242,9 +242,12 @@ def _verify_part(operation: Any, spec: Stage, at: str) -> None:
     for key in ("arg_attrs", "res_attrs"):
         for entry in list_of(attributes[key], key) if key in attributes else ():
             record = dict_of(entry, key)
+            allowed = [f"dnn.{name}" for name in VALUE_FIELDS]
+            if spec.has_anchors and key == "arg_attrs":
+                allowed.append(dnn.UNSIGNED)
             for each in record:
-                if not each.startswith("dnn.") or each.removeprefix("dnn.") not in VALUE_FIELDS:
-                    accepted = ", ".join(f"dnn.{name}" for name in VALUE_FIELDS)
+                if each not in allowed:
+                    accepted = ", ".join(allowed)
                     raise DnncError(Status.BAD_PARAM, f"attribute {each}", accepted, where)
     for op in inside_of(operation):
         if op.name not in inside:

@@ -83,8 +83,9 @@ def test_double_arithmetic_on_every_float_type(io):
 @pytest.mark.parametrize("kind", ["COMPILE_TIME_CONST", "RUNTIME_PARAM"])
 @pytest.mark.parametrize("scalar", [t for t in dtypes.ALL if t.bits <= 8], ids=str)
 def test_scalars_of_a_byte(kind, scalar):
+    """Numbers that their own type alone holds: 200 is no i8."""
     g = new_graph(dtypes.f32, target="sm_90")
-    value = 0.3125 if scalar.is_float else 1
+    value = 0.3125 if scalar.is_float else {"i8": -77, "ui8": 200, "i1": 1}[scalar.name]
     x, s = g.tensor([3, 8]), g.tensor_scalar(value, kind, scalar)
     y = g.mul(x, s.set_dim([1, 1]).set_stride([1, 1]))
     y.set_output()
