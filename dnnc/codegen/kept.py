@@ -45,7 +45,8 @@ def put_ptx(key: str, ptx: str, store: Store) -> None:
 
 def assembled(ptx: str, target: Target, store: Store) -> Assembled:
     """The cubin of PTX: the store's, or else made and kept there."""
-    key = _store_key("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
+    options = (*nvptx.OPTIONS, *nvptx.SPARING)
+    key = _store_key("cubin", ptx, target.name, tools.versions(), options)
     known = store.get(key)
     if known is not None:
         try:

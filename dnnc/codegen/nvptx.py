@@ -19,14 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import log
 from ..errors import DnncError, Status
 from ..mlir import gpu, ir, run_pipeline
 from ..target import Target
+from . import stack_pointer
 from .stretch import commented
 
 OPTIONS = ("-O3", "-lineinfo")
+# For code that loses its stack pointer: ptxas spares registers first, so that less is spilled.
+SPARING = ("--register-usage-level=10",)
 # nvJitLink's cache on disk gives the cubin without the log that has its registers and spills.
 _NVJITLINK_OPTIONS = ("-verbose", "-no-cache")
+
+_log = log.logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,32 @@ def is_ptx(data: bytes, target: Target) -> bool:
 
 
 def assemble(ptx: str, target: Target) -> Assembled:
-    """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX."""
+    """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX.
+
+    INTERNAL_ERROR_COMPILATION_FAILED: the assembler refuses the PTX, or its code is wrong whatever
+    its options: see `stack_pointer`.
+    """
+    made = _assemble(ptx, target)
+    if not (lost := _without_stack_pointer(made)):
+        return made
+    _log.info("%s: ptxas overwrites the stack pointer; again with %s", lost, SPARING)
+    made = _with_ptxas(ptx, target, SPARING)
+    if lost := _without_stack_pointer(made):
+        raise DnncError(
+            Status.INTERNAL_ERROR_COMPILATION_FAILED,
+            f"ptxas overwrites the stack pointer in {', '.join(lost)}, which spills registers",
+            "knobs that need fewer registers, or another ptxas",
+            where=str(target),
+        )
+    return made
+
+
+def _without_stack_pointer(made: Assembled) -> list[str]:
+    stacks = [name for name, found in made.resources.items() if found.local_bytes]
+    return stack_pointer.overwritten(made.cubin, stacks) if stacks else []
+
+
+def _assemble(ptx: str, target: Target) -> Assembled:
     if "wgmma" in ptx or "st.async" in ptx:
         # nvJitLink ignores setmaxnreg ("to maintain compatibility across compilation units"), and
         # makes products wait for each other where a function may call another (a division).  Of
@@ -162,11 +193,11 @@ def _with_nvjitlink(nvjitlink: Any, ptx: str, target: Target) -> Assembled:
             nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), "kernels.ptx")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
-            log = _log(nvjitlink.get_error_log, nvjitlink.get_error_log_size, handle)
+            log = _words(nvjitlink.get_error_log, nvjitlink.get_error_log_size, handle)
             raise _refused("nvJitLink", log or str(error), ptx, target) from error
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
-        log = _log(nvjitlink.get_info_log, nvjitlink.get_info_log_size, handle)
+        log = _words(nvjitlink.get_info_log, nvjitlink.get_info_log_size, handle)
     finally:
         nvjitlink.destroy(handle)
     return _assembled(bytes(cubin), ptx, log, target)
@@ -185,19 +216,21 @@ def _assembled(cubin: bytes, ptx: str, log: str, target: Target) -> Assembled:
     return Assembled(cubin, resources, log)
 
 
-def _log(read: Any, size: Any, handle: Any) -> str:
+def _words(read: Any, size: Any, handle: Any) -> str:
     buffer = bytearray(size(handle))
     if buffer:
         read(handle, buffer)
     return bytes(buffer).decode(errors="replace").rstrip("\0")
 
 
-def _with_ptxas(ptx: str, target: Target) -> Assembled:
+def _with_ptxas(ptx: str, target: Target, more: tuple[str, ...] = ()) -> Assembled:
+    """more: options beside OPTIONS."""
     command = ptxas_path()
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
         source.write_text(ptx)
-        arguments = [command, f"-arch={target.name}", "-v", *OPTIONS, str(source), "-o", str(cubin)]
+        options = [f"-arch={target.name}", "-v", *OPTIONS, *more]
+        arguments = [command, *options, str(source), "-o", str(cubin)]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode:
