@@ -30,7 +30,8 @@ def lower(op: Any, source: Any, value: Any, width: int) -> Any:
     if op.name == "arith.truncf" and result in F8:
         return _to_f8(value, result, width)
     if op.name == "arith.fptosi" and (clipped := _clipped(value)) is not None:
-        return _to_nearest(*clipped)
+        x, low, high = clipped
+        return _to_nearest(_before_relu(x) if low == 0 else x, low, high)
     if width % 2:
         return None
     if op.name == "arith.trunci" and result == "i8":
@@ -139,6 +140,16 @@ def _clipped(value: Any) -> tuple[Any, int, int] | None:
     if not is_whole or zero != 0.0 or low is None or high is None or element != ops.f32_type():
         return None
     return rounded[0], int(low), int(high)
+
+
+def _before_relu(x: Any) -> Any:
+    """What a fragment is the ReLU of, if it is one: a range from 0 clips the same, NaN to 0 too.
+
+    ptxas makes one instruction of a ReLU and the conversion of two numbers to bytes without sign
+    (F2IP.U8.F32.NTZ.RELU), which an H200 refuses as illegal.
+    """
+    above = operands_of(x, "arith.maximumf")
+    return above[0] if above and repeated(above[1]) == 0.0 else x
 
 
 def _to_nearest(x: Any, low: int, high: int) -> Any:

@@ -214,6 +214,21 @@ def test_scalars_by_value_and_fixed():
     assert kinds.count("by_value") == 1
 
 
+@pytest.mark.parametrize("byte", [dtypes.i8, dtypes.ui8], ids=str)
+def test_relu_to_bytes(byte):
+    """Without a maximum before bytes without sign: ptxas makes an illegal instruction of both."""
+    g = new_graph(dtypes.f32, target="sm_90")
+    x = g.tensor([4, 8])
+    g.relu(x).set_data_type(byte).set_output()
+    graph = g.graph.finalize()
+    values = np.linspace(-300, 300, 32, dtype=np.float32).reshape(4, 8)
+    values[0, :6] = np.nan, np.inf, -np.inf, 0.5, 1.5, -0.0
+    plan = check(g, inputs={graph.inputs[0].uid: values}, target="sm_90")
+    text = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    assert "cvt.pack.sat" in text
+    assert ("max." in text) == (byte == dtypes.i8)
+
+
 def test_index_generation_and_masks():
     g = new_graph(dtypes.f32)
     x = g.tensor([2, M, 12])
