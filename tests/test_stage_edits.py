@@ -159,7 +159,7 @@ def test_every_edit(name, stage):
         ("matmul", "linalg", 'dnn.anchor = "matmul"', 'dnn.anchor = "gemm"', "dnn.anchor"),
         ("matmul", "linalg", 'dnn.role = "g2"', 'dnn.role = "epilogue"', "dnn.role"),
         ("matmul", "linalg", "dnn.engine =", "dnn.motor =", "dnn.motor"),
-        ("matmul", "linalg", "dnn.tile = {beside = 1", "dnn.tile = {beside = 2", "dnn.tile"),
+        ("matmul", "linalg", "pixels = {beside = 1", "pixels = {beside = 2", "dnn.tile"),
         ("matmul", "linalg", "stages = ", "stage = ", "dnn.tile"),
         ("matmul", "fused", 'role = "anchor"', 'role = "ancor"', "role = 'ancor'"),
         ("matmul", "fused", 'role = "anchor"', 'role = "g1a"', "role"),

@@ -43,22 +43,24 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     """The matrices of the convolution of a region."""
     (call,) = product_calls(region)
     shape = conv_of_call(region, call)
-    if tiling.halo:
+    if tiling.pixels.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
-    shape = replace(shape, beside=tiling.beside)
+    shape = replace(shape, beside=tiling.pixels.beside)
     pixels, channels = shape.pixels, Expr.of(shape.k_group)
     operands = [
         _operand(kernel, region, tiling, shape, plan, side)
-        for plan, side in zip(tiling.operands, (tiling.rows, tiling.columns), strict=True)
+        for plan, side in zip(
+            tiling.operands, (tiling.block.rows, tiling.block.columns), strict=True
+        )
     ]
     dims = region.dims_of(call.results[0])
     return Matrices(
         [call],
         operands,
         shape.batch,
-        (channels, pixels) if tiling.swaps else (pixels, channels),
+        (channels, pixels) if tiling.block.swaps else (pixels, channels),
         Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
-        PixelSpace(kernel, dims, shape, tiling.pair, tiling.swaps),
+        PixelSpace(kernel, dims, shape, tiling.epilogue.pair, tiling.block.swaps),
         rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
         steps_of=_steps_of(shape, tiling),
     )
@@ -74,7 +76,7 @@ def _steps_of(shape: ConvShape, tiling: Tiling) -> Callable[[Batch], Any] | None
     def steps_of(batch: Batch) -> Any:
         phase = spread.chosen(batch)
         steps, is_empty = phase.taps * panels, phase.is_empty()
-        least = max(1, len(tiling.panel_steps))
+        least = max(1, len(tiling.pixels.steps))
         return steps if is_empty is None else ops.select(is_empty, least, steps)
 
     return steps_of
@@ -84,8 +86,8 @@ def _operand(
     kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: Any, side: int
 ) -> Any:
     """The operand of a stage; side: rows of its tile."""
-    cluster, row = Cluster(*tiling.cluster, tiling.splits), tiling.row
-    if plan["is_rows"] == tiling.swaps:
+    cluster, row = Cluster(*tiling.grid.cluster, tiling.grid.splits), tiling.row
+    if plan["is_rows"] == tiling.block.swaps:
         return FilterOperand(kernel, shape, plan, row, side, cluster)
     if plan["path"] == REWRITTEN:
         return ComputedPixels(kernel, region, shape, plan, row, side, cluster)
@@ -110,13 +112,14 @@ def _halo_matrices(
 ) -> Matrices:
     """The matrices of pixels that come with their halo."""
     row, plans = tiling.row, tiling.operands
-    rows, parts, columns = (tiling.halo[name] for name in ("rows", "parts", "columns"))
-    halo = Halo.of(shape, rows, parts, row.element_bytes, columns)
+    tile = tiling.pixels.halo
+    assert tile is not None, "pixels with a halo"
+    halo = Halo.of(shape, tile.rows, tile.parts, row.element_bytes, tile.columns)
     is_raw = plans[1]["path"] == REWRITTEN
     if is_raw:
         shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
     operands = [
-        FilterOperand(kernel, shape, plans[0], row, tiling.rows, Cluster()),
+        FilterOperand(kernel, shape, plans[0], row, tiling.block.rows, Cluster()),
         halo_operand(kernel, shape, halo, row, is_raw=is_raw),
     ]
     space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
@@ -125,7 +128,6 @@ def _halo_matrices(
         plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
         rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
         rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
-    stays = bool(tiling.halo["stays"])
     return Matrices(
         [call],
         operands,
@@ -134,7 +136,7 @@ def _halo_matrices(
         Expr.of(shape.taps * shape.panels(row.element_bytes)),
         space,
         lambda operands, filters, pixels: HaloLoop(
-            halo, space, shape, operands, filters, pixels, stays, rewriter, tiling.panel_steps
+            halo, space, shape, operands, filters, pixels, tile.stays, rewriter, tiling.pixels.steps
         ),
         rewriter,
     )

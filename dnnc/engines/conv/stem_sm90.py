@@ -34,7 +34,15 @@ from ..product.matrices_sm90 import Matrices
 from ..product.model_sm90 import HopperWork, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from ..product.region_sm90 import instruction_of, product_calls
-from ..product.tile_sm90 import Tiling, consumers_of
+from ..product.tile_parts_sm90 import (
+    BlockTile,
+    EpilogueTiles,
+    PixelRing,
+    PixelTiles,
+    TileGrid,
+    consumers_of,
+)
+from ..product.tile_sm90 import Tiling
 from ..surface import RATE_OF, bytes_of, smem_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .facts_sm90 import split_of
@@ -272,42 +280,34 @@ def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
     return Tiling(
         row=instruction_of_types(op.moved.type, op.w.type),
-        rows=rows,
-        columns=columns,
-        swaps=False,
-        consumers=consumers_of(rows, columns),
+        block=BlockTile(rows, columns, False, consumers_of(rows, columns)),
+        grid=TileGrid(),
+        epilogue=EpilogueTiles(
+            outputs=tuple("tma" if _is_staged(t) else "direct" for t in fusion.outputs),
+            staged_bytes=tuple(t.type.bits // 8 for t in fusion.outputs if _is_staged(t)),
+            loads=tuple(map(fusion.inputs.index, loads)),
+            loaded_bytes=tuple(t.type.bits // 8 for t in loads),
+            pair=2 if shape.k_group % 2 == 0 else 1,
+        ),
         stages=1,
-        cluster=(1, 1),
-        group_rows=1,
         operands=(
             {**place, "is_a": True, "is_rows": True, "bytes": 0},
             {**place, "is_a": False, "is_rows": False, "bytes": filter_bytes},
         ),
-        products=((0, 1),),
-        promotes=False,
-        loads=tuple(map(fusion.inputs.index, loads)),
-        outputs=tuple("tma" if _is_staged(t) else "direct" for t in fusion.outputs),
-        staged_bytes=tuple(t.type.bits // 8 for t in fusion.outputs if _is_staged(t)),
-        loaded_bytes=tuple(t.type.bits // 8 for t in loads),
-        pair=2 if shape.k_group % 2 == 0 else 1,
-        splits=1,
-        producers=1,
-        groups=0,
-        exchanges=0,
-        pixels={"slots": knobs["STAGES"], "slot_bytes": stem.slot_bytes},
+        pixels=PixelTiles(ring=PixelRing(knobs["STAGES"], stem.slot_bytes)),
     )
 
 
 def _matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     (call,) = product_calls(region)
     shape = conv_of_call(region, call)
-    stem = Stem.of(shape, tiling.rows // wgmma.M)
+    stem = Stem.of(shape, tiling.block.rows // wgmma.M)
     dims = region.dims_of(call.results[0])
     _, filter_ = tiling.operands
     operands = [
         runs_operand(kernel, shape, stem, tiling.row),
         StemFilter(
-            kernel, region, call.operands[1], shape, stem, filter_, tiling.row, tiling.columns
+            kernel, region, call.operands[1], shape, stem, filter_, tiling.row, tiling.block.columns
         ),
     ]
     space = StemSpace(kernel, dims, stem)
@@ -316,11 +316,11 @@ def _matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         [call],
         operands,
         Loops((Expr.of(1),), ()),
-        (dims[0] * down * across * tiling.rows, Expr.of(shape.k_group)),
+        (dims[0] * down * across * tiling.block.rows, Expr.of(shape.k_group)),
         Expr.of(1),
         space,
         lambda operands, filters, pixels: StemLoop(stem, space, operands, filters, pixels),
-        beside=-(-shape.k_group // tiling.columns),
+        beside=-(-shape.k_group // tiling.block.columns),
     )
 
 

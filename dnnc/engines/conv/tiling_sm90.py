@@ -15,6 +15,14 @@ from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import instruction_of_types
 from ..product.model_sm90 import SECTOR_BYTES
 from ..product.shared_layout_sm90 import rewriting_bytes, tile_bytes
+from ..product.tile_parts_sm90 import (
+    BlockTile,
+    EpilogueTiles,
+    HaloTile,
+    PixelRing,
+    PixelTiles,
+    TileGrid,
+)
 from ..product.tile_sm90 import Tiling
 from ..product.tiling_sm90 import tiling_of
 from ..surface import bytes_of
@@ -39,13 +47,16 @@ def conv_tiling_of(fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
     beside = beside_of(fusion, knobs)
     facts = conv_facts_of(fusion, beside)
     shape = replace(shape_of(conv_of(fusion)), beside=beside)
+    found = tiling_of(facts, Choice.of(knobs))
     return replace(
-        tiling_of(facts, Choice.of(knobs)),
-        is_turned=bool(knobs["SWAP_AB"]),
-        beside=beside,
-        panel_steps=panel_steps_of(shape, facts.row.element_bytes, knobs),
-        gives_up_stores=_writes_most(fusion),
-        chunk=_chunk_of_phases(shape, knobs, target),
+        found,
+        grid=replace(found.grid, chunk=_chunk_of_phases(shape, knobs, target)),
+        epilogue=replace(
+            found.epilogue,
+            is_turned=bool(knobs["SWAP_AB"]),
+            gives_up_stores=_writes_most(fusion),
+        ),
+        pixels=PixelTiles(beside, panel_steps_of(shape, facts.row.element_bytes, knobs)),
     )
 
 
@@ -86,37 +97,31 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
     panels = shape.panels(row.element_bytes)
     return Tiling(
         row=instruction_of_types(row.b, row.a),
-        rows=channels,
-        columns=halo.parts * halo.positions,
-        swaps=True,
-        consumers=CONSUMERS,
+        block=BlockTile(channels, halo.parts * halo.positions, True, CONSUMERS),
+        grid=TileGrid(group_rows=max(1, knobs["SWIZZLE"] // channels)),
+        epilogue=EpilogueTiles(
+            outputs=outputs,
+            staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
+            loads=tuple(map(fusion.inputs.index, loads)),
+            loaded_bytes=(TURNED_BYTES,) * len(loads),
+            pair=2,
+            is_turned=True,
+        ),
         stages=knobs["STAGES"],
-        cluster=(1, 1),
-        group_rows=max(1, knobs["SWIZZLE"] // channels),
         operands=_halo_operands(fusion, halo, channels),
-        products=((0, 1),),
-        promotes=False,
-        loads=tuple(map(fusion.inputs.index, loads)),
-        outputs=outputs,
-        staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
-        loaded_bytes=(TURNED_BYTES,) * len(loads),
-        pair=2,
-        splits=1,
-        producers=1,
-        groups=0,
-        exchanges=0,
-        is_turned=True,
-        pixels={"slots": halo.slots, "slot_bytes": halo.slot_bytes},
-        halo={
-            "rows": halo.rows,
-            "parts": halo.parts,
-            "columns": knobs["TILE_COLS"],
-            "buffer_bytes": halo.buffer_bytes,
-            "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
-        },
-        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
         row_bytes=halo.row_bytes,
-        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
+        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
+        pixels=PixelTiles(
+            steps=panel_steps_of(shape, row.element_bytes, knobs),
+            ring=PixelRing(halo.slots, halo.slot_bytes),
+            halo=HaloTile(
+                halo.rows,
+                halo.parts,
+                knobs["TILE_COLS"],
+                halo.buffer_bytes,
+                stays(shape, channels, knobs["STAGES"], panels),
+            ),
+        ),
     )
 
 

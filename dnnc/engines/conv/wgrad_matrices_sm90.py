@@ -65,19 +65,19 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     """
     (call,) = product_calls(region)
     shape = side_by_side(shape_of_call(region, call))
-    cluster = Cluster(*tiling.cluster, tiling.splits)
-    if tiling.pixels:
+    cluster = Cluster(*tiling.grid.cluster, tiling.grid.splits)
+    if tiling.pixels.ring.slots:
         return _halo_matrices(kernel, call, shape, tiling, parts, adds=region.adds)
     losses = None
     if shape.sums_loss:
-        rows, panel = tiling.part[0], wgmma.Panels(tiling.rows, 2, is_k_major=False)
-        sums = loss_sums_of(shape, parts, tiling.splits)
+        rows, panel = tiling.block.part[0], wgmma.Panels(tiling.block.rows, 2, is_k_major=False)
+        sums = loss_sums_of(shape, parts, tiling.grid.splits)
         losses = LossSums(kernel, shape, sums, cluster, rows, panel.panel_bytes, panel.k)
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
-        GradientOperand(kernel, shape, gradient, tiling.rows, cluster, steps),
-        ImageOperand(kernel, shape, image, tiling.columns, cluster, steps),
+        GradientOperand(kernel, shape, gradient, tiling.block.rows, cluster, steps),
+        ImageOperand(kernel, shape, image, tiling.block.columns, cluster, steps),
     ]
     return Matrices(
         [call],
@@ -94,7 +94,7 @@ def _halo_matrices(
     kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int, *, adds: bool
 ) -> Matrices:
     """The matrices of pixels that come with their halo."""
-    tile = pixel_tile(shape, tiling.pixels["rows"], tiling.pixels["columns"])
+    tile = pixel_tile(shape, tiling.pixels.ring.rows, tiling.pixels.ring.columns)
     steps = ceildiv(tile.tiles, parts)
     is_stem = isinstance(tile, WgradStem)
     columns = tile.tile_columns if is_stem else shape.columns

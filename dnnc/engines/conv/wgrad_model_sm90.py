@@ -15,7 +15,7 @@ from math import ceil, log2
 from ...target import Target
 from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
-from ..product.tile_sm90 import consumers_of
+from ..product.tile_parts_sm90 import consumers_of
 from .wgrad_sums import added_seconds, sum_seconds
 
 _FILL_SECONDS = 0.3e-6  # of a block, the launch with it

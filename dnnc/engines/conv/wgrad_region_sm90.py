@@ -21,7 +21,8 @@ from ..product.facts_sm90 import (
 from ..product.pattern import is_heavy
 from ..product.region_sm90 import product_calls
 from ..product.shared_layout_sm90 import SharedLayout
-from ..product.tile_sm90 import Tiling, part_of
+from ..product.tile_parts_sm90 import BlockTile, EpilogueTiles, PixelRing, PixelTiles, TileGrid
+from ..product.tile_sm90 import Tiling
 from ..product.tiling_sm90 import tiling_of
 from .wgrad import (
     WgradShape,
@@ -166,39 +167,27 @@ def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tili
              "raw_offset": 0, "raw_bytes": 0}  # fmt: skip
     return Tiling(
         row=row,
-        rows=wgmma.M,
-        columns=tile.tile_columns,
-        swaps=False,
-        consumers=tile.consumers,
+        block=_block_of(tile),
+        grid=TileGrid(),
+        epilogue=EpilogueTiles(outputs=("direct",), pair=_PAIR),
         stages=1,
-        cluster=(1, 1),
-        group_rows=1,
         operands=(place, {**place, "is_a": False, "is_rows": False}),
-        products=((0, 1),),
-        promotes=False,
-        loads=(),
-        outputs=("direct",),
-        staged_bytes=(),
-        loaded_bytes=(),
-        pair=_PAIR,
-        splits=1,
-        producers=1,
-        groups=0,
-        exchanges=0,
-        pixels={
-            "slots": knobs["STAGES"],
-            "slot_bytes": tile.slot_bytes,
-            "rows": tile.rows,
-            "columns": tile.columns,
-        },
+        pixels=PixelTiles(ring=_ring_of(tile, knobs["STAGES"])),
     )
+
+
+def _block_of(tile: PixelTile) -> BlockTile:
+    return BlockTile(wgmma.M, tile.tile_columns, False, tile.consumers)
+
+
+def _ring_of(tile: PixelTile, slots: int) -> PixelRing:
+    return PixelRing(slots, tile.slot_bytes, tile.rows, tile.columns)
 
 
 def pixel_smem_bytes(tile: PixelTile, slots: int) -> int:
     """Bytes of shared memory of such a tiling."""
-    columns, consumers = tile.tile_columns, tile.consumers
+    pixels = PixelTiles(ring=_ring_of(tile, slots))
+    epilogue = EpilogueTiles(outputs=("direct",))
     return SharedLayout(
-        columns=columns, part=part_of(wgmma.M, columns, consumers), consumers=consumers,
-        sharers=consumers, takes_turns=False, stages=1, stage_bytes=0, producers=1,
-        staged_bytes=(), loaded_bytes=(), pixel_slots=slots, pixel_bytes=tile.slot_bytes,
-    ).bytes  # fmt: skip
+        _block_of(tile), TileGrid(), epilogue, pixels, stages=1, stage_bytes=0
+    ).bytes

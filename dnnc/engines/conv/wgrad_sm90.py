@@ -286,7 +286,7 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     place_sums(output, sums, parts, adds=adds)
     first = wgrad_first_region(region, knobs)
     if shape.sums_loss:
-        region, losses = apart(region, loss_sums_of(shape, parts, tiling.splits))
+        region, losses = apart(region, loss_sums_of(shape, parts, tiling.grid.splits))
         place_loss_sums(output, losses.sums)
     kernel(first)
     emit_sum(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...codegen.hopper import wgmma
 from ..engine import Knobs
-from . import tile_sm90
+from .tile_parts_sm90 import BlockTile, consumers_of
 
 FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
 
@@ -80,27 +80,14 @@ class Choice:
         return self.roles == TURNS
 
     @property
-    def consumers(self) -> int:
-        """Warpgroups that multiply."""
-        return 2 if self.takes_turns else tile_sm90.consumers_of(*self.sides)
-
-    @property
-    def sharers(self) -> int:
-        """Warpgroups that multiply a tile together."""
-        return 1 if self.takes_turns else self.consumers
-
-    @property
-    def producers(self) -> int:
-        """Warpgroups that load."""
-        return 2 if self.roles == 2 else 1
-
-    @property
-    def part(self) -> tuple[int, int]:
-        """Rows and columns of a tile that each of its warpgroups has."""
-        return tile_sm90.part_of(*self.sides, self.sharers)
+    def block(self) -> BlockTile:
+        """The tile, and the warpgroups that make it."""
+        consumers = 2 if self.takes_turns else consumers_of(*self.sides)
+        producers = 2 if self.roles == 2 else 1
+        return BlockTile(*self.sides, self.swaps, consumers, producers, self.takes_turns)
 
     @property
     def accumulators(self) -> int:
         """Accumulators of one product, in two rows of a thread."""
-        rows, columns = self.part
+        rows, columns = self.block.part
         return rows // wgmma.M * columns

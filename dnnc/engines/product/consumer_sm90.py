@@ -68,11 +68,13 @@ class Consumer:
         start = Progress(
             multiplier.first_places(),
             Cursor() if t.shared.load_buffers else None,
-            0 if t.splits > 1 or t.exchanges else None,
+            0 if t.grid.splits > 1 or t.epilogue.exchanges else None,
         )
         if multiplier.loop:
-            first = t.producers * wgmma.WARPGROUP_THREADS
-            multiplier.loop.begin(ops.thread_id() - first, t.consumers * wgmma.WARPGROUP_THREADS)
+            first = t.block.producers * wgmma.WARPGROUP_THREADS
+            multiplier.loop.begin(
+                ops.thread_id() - first, t.block.consumers * wgmma.WARPGROUP_THREADS
+            )
         multiplier.tiles.each(start, self._tile, self.own)
         self.epilogue.end()
 
@@ -91,7 +93,7 @@ class Consumer:
     def _multiply(self, place: TilePlace, now: Progress) -> Progress:
         places, sums = self.multiplier.tile(now.places, place)
         now = replace(now, places=places)
-        if self.tiling.splits > 1:
+        if self.tiling.grid.splits > 1:
             self._finish_split(place, sums, now.parity)
             return replace(now, parity=now.parity ^ 1)
         registers = [wgmma.unpacked(accumulator) for accumulator in sums]
@@ -116,9 +118,9 @@ class Consumer:
     def _finish_split(self, place: TilePlace, sums: Sequence[Any], phase: Any) -> None:
         """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
         t = self.tiling
-        thread = ops.thread_id() - t.producers * wgmma.WARPGROUP_THREADS
+        thread = ops.thread_id() - t.block.producers * wgmma.WARPGROUP_THREADS
         self.split.exchange(sums, thread, phase)
-        has_slice = self.rank < t.shared.slices if t.shared.slices < t.splits else None
+        has_slice = self.rank < t.shared.slices if t.shared.slices < t.grid.splits else None
         with ops.if_(has_slice):
             registers = self.split.total(sums, t.shared.own_columns, thread, self.rank)
             own = place.moved(0, self.rank * t.shared.own_columns)
@@ -127,12 +129,12 @@ class Consumer:
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
         """[product][block of rows] of what there is for each accumulator."""
-        blocks = self.tiling.blocks_of_rows
+        blocks = self.tiling.block.blocks_of_rows
         return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
 
 
 def own_loads(tiling: Tiling, rings: Rings, own: Any, blocks: int) -> Loads | None:
     """The tensors that a warpgroup's epilogues read; blocks: of the cluster, that share stages."""
     if tiling.shared.loads_per_stage:
-        return StageLoads(rings.stages, tiling, own if tiling.sharers > 1 else 0, blocks)
+        return StageLoads(rings.stages, tiling, own if tiling.block.sharers > 1 else 0, blocks)
     return RingLoads(rings.loads_of(own)) if rings.loads else None

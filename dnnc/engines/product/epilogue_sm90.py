@@ -140,19 +140,19 @@ class Epilogue:
         self.layout = AccumulatorLayout(t.shared.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
-            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.is_turned))
-            for place in t.loads
+            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.epilogue.is_turned))
+            for place in t.epilogue.loads
         ]
         self.stores = [
-            (place, StagedStore(self._box(tensor), t.is_turned, t.kept_columns))
+            (place, StagedStore(self._box(tensor), t.epilogue.is_turned, t.kept_columns))
             for place, (_, tensor) in enumerate(self.region.outputs)
-            if t.outputs[place] in ("tma", "scattered")
+            if t.epilogue.outputs[place] in ("tma", "scattered")
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
         self.store_maps = {
             place: self._store_map(store)
             for place, store in self.stores
-            if t.outputs[place] == "tma"
+            if t.epilogue.outputs[place] == "tma"
         }
         self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
@@ -160,7 +160,7 @@ class Epilogue:
         return self.matrices.space.box(tensor, self.tiling.shared.buffer_columns, wgmma.M)
 
     def _store_map(self, store: StagedStore) -> Any:
-        if self.tiling.groups:
+        if self.tiling.grid.groups:
             return self.kernel.tensor_map(tma.ending_recipe(store.box))
         return tma.map_argument(self.kernel, store.copied)
 
@@ -222,14 +222,14 @@ class Epilogue:
         self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         self.lane = self.thread & 31
         self.own_exchange = self._exchange_of(own)
-        self.store_policy = l2.given_up_first() if self.tiling.gives_up_stores else None
+        self.store_policy = l2.given_up_first() if self.tiling.epilogue.gives_up_stores else None
         stores = own * (self.tiling.shared.store_buffers * self.tiling.shared.store_bytes)
         self.own_stores = self.address + self.tiling.shared.stores_offset + stores
 
     def _exchange_of(self, own: Any) -> RowExchange:
         """That of a consumer warpgroup."""
         t, first = self.tiling, self.exchange
-        barriers = RowExchange.barrier_bytes(t.exchanges)
+        barriers = RowExchange.barrier_bytes(t.epilogue.exchanges)
         return replace(
             first,
             memory=byte_pointer(first.memory, own * t.shared.exchange_bytes),
@@ -259,7 +259,7 @@ class Epilogue:
         t = self.tiling
         tile = _Tile(self, place, sums, turn)
         number = 0
-        for block in range(t.blocks_of_rows):
+        for block in range(t.block.blocks_of_rows):
             for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
                 there = place.moved(block * wgmma.M, first)
                 cursor = self._fill(tile, block, first, loads, cursor, number)
@@ -368,7 +368,7 @@ class _Tile:
         self.tiling = t = e.tiling
         self.batch = place.batch
         self.first_row, self.first_column = row, column = place.row, place.column
-        row_end, column_end = (None, place.end) if t.swaps else (place.end, None)
+        row_end, column_end = (None, place.end) if t.block.swaps else (place.end, None)
         self.registers = sums
         self.sums = [Registers() for _ in e.matrices.calls]
         self.loaded = [Registers() for _ in e.loads]
@@ -381,37 +381,37 @@ class _Tile:
         self.bits = {
             place: QuadBits(target, e.lane, t.shared.own_columns)
             for place, (_, target) in enumerate(self.targets)
-            if t.outputs[place] == "bits"
+            if t.epilogue.outputs[place] == "bits"
         }
         down, self.right = e.layout.origin(e.thread)
         first = row + down
         self.rows = [
             [self._row(first + (block * wgmma.M + 8 * half), row_end) for half in (0, 1)]
-            for block in range(t.blocks_of_rows)
+            for block in range(t.block.blocks_of_rows)
         ]
         start = column + self.right
-        has_edge = e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1])
-        if has_edge or ("direct" in t.outputs and t.has_few_registers):
+        has_edge = e.matrices.sizes[1].known_divisor() % (t.block.columns * t.most_cluster[1])
+        if has_edge or ("direct" in t.epilogue.outputs and t.has_few_registers):
             # Of a single column of tiles, which columns are there, and where they lie, is the same
             # of every tile: it would be computed once and live beside the sums all the time.
             start = ops.opaque(start)
         self.column_end = column_end
         self.columns = [
-            self._column(start + (8 * (i // 2) + i % 2), t.pair)
+            self._column(start + (8 * (i // 2) + i % 2), t.epilogue.pair)
             for i in range(t.shared.own_columns // 4)
-            if t.pair == 1 or i % 2 == 0
+            if t.epilogue.pair == 1 or i % 2 == 0
         ]
 
     def _row(self, number: Any, end: Any) -> Edge:
         t, e = self.tiling, self.epilogue
         # A block of a cluster may lie past the end as a whole.
-        tile = t.rows * t.cluster[0]
+        tile = t.block.rows * t.grid.cluster[0]
         is_there = e.matrices.space.is_row(self.batch, number)
         return Edge(e.kernel, number, e.matrices.sizes[0], tile, 1, end, is_there)
 
     def _column(self, number: Any, width: int) -> Edge:
         t, e = self.tiling, self.epilogue
-        size, tile = e.matrices.sizes[1], t.columns * t.most_cluster[1]
+        size, tile = e.matrices.sizes[1], t.block.columns * t.most_cluster[1]
         is_there = e.matrices.space.is_column(self.batch, number)
         return Edge(e.kernel, number, size, tile, width, self.column_end, is_there)
 
@@ -442,7 +442,7 @@ class _Tile:
     def fragments(self, block: int, half: int, chunk: int = 0, width: int = 0) -> list[Fragment]:
         """The fragments of a row of the thread, of some columns (default: all)."""
         t = self.tiling
-        per_block = 2 // t.pair
+        per_block = 2 // t.epilogue.pair
         first, last = chunk // 8, (chunk + (width or t.shared.own_columns)) // 8
         return [
             Fragment(
@@ -450,7 +450,7 @@ class _Tile:
                 self.columns[j * per_block + i],
                 block,
                 half,
-                4 * j + 2 * half + i * t.pair,
+                4 * j + 2 * half + i * t.epilogue.pair,
             )
             for j in range(first, last)
             for i in range(per_block)
@@ -459,7 +459,7 @@ class _Tile:
     def select(self, fragment: Fragment) -> None:
         """Makes a fragment the one in hand."""
         self.hand = fragment
-        pair = self.tiling.pair
+        pair = self.tiling.epilogue.pair
         for leaf, blocks in zip(self.sums, self.registers, strict=True):
             registers = blocks[fragment.block]
             leaf.current = ops.from_elements(registers[fragment.register :][:pair])
@@ -479,7 +479,7 @@ class _Tile:
     def value(self, tensor: Any, fragment: Fragment) -> Any:
         """A tensor of the product's dims at a fragment."""
         self.select(fragment)
-        return self.walk.value(tensor, self.at(fragment), self.tiling.pair)
+        return self.walk.value(tensor, self.at(fragment), self.tiling.epilogue.pair)
 
     # ---- staged loads
 
@@ -519,7 +519,7 @@ class _Tile:
         e = self.epilogue
         found = []
         for place, (value, target) in enumerate(self.targets):
-            path = self.tiling.outputs[place]
+            path = self.tiling.epilogue.outputs[place]
             if path in ("tma", "scattered"):
                 found.append((place, self.value(value, fragment)))
             elif path == "direct":
@@ -532,7 +532,7 @@ class _Tile:
     def _store_rows(self, block: int) -> None:
         """Outputs of one element a row."""
         for place, (value, target) in enumerate(self.targets):
-            if self.tiling.outputs[place] != "row":
+            if self.tiling.epilogue.outputs[place] != "row":
                 continue
             for half in (0, 1):
                 fragment = self.fragments(block, half)[0]
@@ -541,7 +541,7 @@ class _Tile:
                 made = self.walk.value(value, at, 1)
                 is_first = (self.epilogue.lane & (_QUAD - 1)).eq(0)
                 is_writer = ops.both(fragment.row.inside, is_first)
-                if self.tiling.cluster[1] > 1:
+                if self.tiling.grid.cluster[1] > 1:
                     # Other blocks of the cluster have the rest of the row, or nothing.
                     first = ops.compare("eq", self.first_column, 0)
                     is_writer = ops.both(is_writer, first)
@@ -560,7 +560,7 @@ class _Tile:
             total = value if total is None else combine(total, value)
         self.select(hand)
         total = reduce.across_lanes(reduce.lanes(total, combine), _QUAD, combine)
-        if self.tiling.exchanges:
+        if self.tiling.epilogue.exchanges:
             total = self._exchange(total, combine)
         return ops.splat(total, width)
 
@@ -568,7 +568,7 @@ class _Tile:
         """A row's reduction over all blocks that have a part of it."""
         e = self.epilogue
         number, self.exchanged = self.exchanged, self.exchanged + 1
-        assert number < self.tiling.exchanges, "more exchanges than there are barriers"
+        assert number < self.tiling.epilogue.exchanges, "more exchanges than there are barriers"
         return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
 
     def inside(

@@ -33,7 +33,7 @@ class Exits(PartialExits):
     """The reductions at the exit of one kernel; none: everything here does nothing."""
 
     def __init__(self, kernel: Kernel, region: Region, tiling: Tiling, matrices: Matrices):
-        operations = exit_reductions(region, tiling.outputs)
+        operations = exit_reductions(region, tiling.epilogue.outputs)
         axes = matrices.space.axes
         assert axes or not operations, "reductions of a product that has no exits"
         self.tiling, self.matrices = tiling, matrices
@@ -48,12 +48,14 @@ class Exits(PartialExits):
     def _row_parts(self) -> Expr:
         """Warpgroups' parts along the rows of a matrix, with those past its end."""
         t = self.tiling
-        return ceildiv(self.matrices.sizes[0], t.rows) * (t.rows // t.part[0])
+        return ceildiv(self.matrices.sizes[0], t.block.rows) * (t.block.rows // t.block.part[0])
 
     @property
     def _column_parts(self) -> Expr:
         t = self.tiling
-        return ceildiv(self.matrices.sizes[1], t.columns) * (t.columns // t.shared.own_columns)
+        return ceildiv(self.matrices.sizes[1], t.block.columns) * (
+            t.block.columns // t.shared.own_columns
+        )
 
     # ---- in the first kernel
 
@@ -88,7 +90,7 @@ class Exits(PartialExits):
             keys = [key for key in self.totals if key[0] == i]
             combine = reduce.combiner(tile.walk, found.operation)
             pieces = [self.totals.pop(key)[0] for key in keys]
-            per_pair = 2 // self.tiling.pair
+            per_pair = 2 // self.tiling.epilogue.pair
             pairs = [ops.concat(pieces[j : j + per_pair]) for j in range(0, len(pieces), per_pair)]
             key, made = (i, first, len(pairs)), _spread(pairs, tile.epilogue.lane, combine)
             if key in self.columns:  # of the rows above
@@ -123,7 +125,7 @@ class Exits(PartialExits):
         """Some blocks of columns, which `_spread` has spread over the lanes."""
         step, own, is_writer = _places(count, lane)
         is_writer = ops.both(is_writer, self._is_there(found, tile))
-        part, width = self._part(found, tile, warp), self.tiling.pair
+        part, width = self._part(found, tile, warp), self.tiling.epilogue.pair
         right = tile.first_column + first + (lane & 3) * 2
         for number, pair in enumerate(pairs):
             block = own + number * step
@@ -162,12 +164,12 @@ class Exits(PartialExits):
         the end, where there are no partials of it.  None: it does."""
         t, is_there = self.tiling, None
         rows, columns = self.matrices.sizes
-        if not found.keeps_row and t.cluster[0] > 1:
-            tiles = self.kernel.size(ceildiv(rows, t.rows))
-            is_there = tile.first_row // t.rows < tiles
-        if not found.keeps_column and t.cluster[1] > 1:
-            tiles = self.kernel.size(ceildiv(columns, t.columns))
-            is_inside = tile.first_column // t.columns < tiles
+        if not found.keeps_row and t.grid.cluster[0] > 1:
+            tiles = self.kernel.size(ceildiv(rows, t.block.rows))
+            is_there = tile.first_row // t.block.rows < tiles
+        if not found.keeps_column and t.grid.cluster[1] > 1:
+            tiles = self.kernel.size(ceildiv(columns, t.block.columns))
+            is_inside = tile.first_column // t.block.columns < tiles
             is_there = ops.both(is_there, is_inside)
         return is_there
 
@@ -183,7 +185,7 @@ class Exits(PartialExits):
             part = part + tile.first_column // t.shared.own_columns
         if not found.keeps_row:
             part = part * kernel.size(self._row_parts)
-            part = part + tile.first_row // t.part[0]
+            part = part + tile.first_row // t.block.part[0]
             part = part * _WARPS + warp
         return part
 

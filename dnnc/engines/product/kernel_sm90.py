@@ -63,14 +63,14 @@ class Emitter:
         tiles (`Tiles`), each at its own pace: a producer is ahead by the stages of the ring.
         """
         t = self.tiling
-        self.cluster = Cluster(*t.cluster, t.splits)
+        self.cluster = Cluster(*t.grid.cluster, t.grid.splits)
         self.rings = rings = Rings.of(self.kernel.dynamic_shared(t.shared.bytes, 1024), t.shared)
         self.split = self._split_sum()
-        self.turns = Turns(t.consumers, rings.at(t.shared.turns_offset))
+        self.turns = Turns(t.block.consumers, rings.at(t.shared.turns_offset))
         self.groups = self._group_table(rings.at(t.shared.groups_offset))
         self.rank = self.cluster.rank()
         self.exchange = RowExchange(
-            t.cluster[1], t.exchanges,
+            t.grid.cluster[1], t.epilogue.exchanges,
             rings.at(t.shared.exchange_offset), rings.at(t.shared.exchange_barriers_offset),
         )  # fmt: skip
         self.epilogue = Epilogue(
@@ -84,7 +84,7 @@ class Emitter:
         self.rewriter = self._own_rewriter()
 
         self._begin()
-        ops.if_else(self.group < t.producers, self._produce, self._consume)
+        ops.if_else(self.group < t.block.producers, self._produce, self._consume)
         if self.cluster.blocks > 1:
             # A block's memory has to last until nobody arrives there any more.
             cluster.synchronize(self.cluster)
@@ -101,7 +101,7 @@ class Emitter:
         t = self.tiling
         if t.registers:
             wgmma.set_registers(t.registers[1], grows=True)
-        own, lane = self.group - t.producers, ops.thread_id() & (WARP_THREADS - 1)
+        own, lane = self.group - t.block.producers, ops.thread_id() & (WARP_THREADS - 1)
         self.epilogue.begin(own)
         loads = own_loads(t, self.rings, own, self.cluster.tiles)
         multiplier = Multiplier(
@@ -129,21 +129,21 @@ class Emitter:
         producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
         rewriting = self.rewriter.arrivals if self.rewriter else 0
         producers += 0 if self.loop else rewriting
-        rings.stages.make(producers, self.cluster.tiles * t.sharers * 4)
-        if t.takes_turns:
+        rings.stages.make(producers, self.cluster.tiles * t.block.sharers * 4)
+        if t.block.takes_turns:
             self.turns.make()
-        if t.splits > 1:
+        if t.grid.splits > 1:
             self.split.make()
         for ring in rings.raw if t.shared.raw_bytes else []:
             ring.make(1, 1)
         for ring in rings.loads:
             ring.make(1, 4)
-        for i in range(t.consumers if t.exchanges else 0):
-            offset = i * RowExchange.barrier_bytes(t.exchanges)
+        for i in range(t.block.consumers if t.epilogue.exchanges else 0):
+            offset = i * RowExchange.barrier_bytes(t.epilogue.exchanges)
             barriers = smem.byte_pointer(self.exchange.barriers, offset)
             replace(self.exchange, barriers=barriers).make()
         if self.loop:
-            self.loop.pixels.make(rewriting or 1, t.consumers * 4)
+            self.loop.pixels.make(rewriting or 1, t.block.consumers * 4)
         if self.rewriter:
             self.rewriter.make()
 
@@ -153,12 +153,12 @@ class Emitter:
         t, matrices = self.tiling, self.matrices
         rows, columns = matrices.sizes
         order = TileOrder(
-            ceildiv(rows, t.rows * self.cluster.rows),
-            ceildiv(columns, t.columns * self.cluster.columns),
+            ceildiv(rows, t.block.rows * self.cluster.rows),
+            ceildiv(columns, t.block.columns * self.cluster.columns),
             matrices.batch.fragments,
-            t.group_rows,
-            t.chunk,
-            t.swaps,
+            t.grid.group_rows,
+            t.grid.chunk,
+            t.block.swaps,
         )
         return Tiles(
             self.kernel, t, order, matrices.batch, self.cluster, self.rank, self.groups,
@@ -167,7 +167,7 @@ class Emitter:
 
     def _own_steps(self) -> tuple[Any, Any]:
         """The range of k panels that this block multiplies: a part of them where k is split."""
-        steps, splits = self.kernel.size(self.matrices.steps), self.tiling.splits
+        steps, splits = self.kernel.size(self.matrices.steps), self.tiling.grid.splits
         if splits == 1:
             return 0, steps
         own = self.cluster.slice(self.rank)
@@ -179,7 +179,7 @@ class Emitter:
         if loop is None:
             return None
         pixels, barriers = self.rings.at(s.pixels_offset), self.rings.at(s.pixels_barriers_offset)
-        ring = Pipeline.of(pixels, s.pixel_bytes, s.pixel_slots, barriers)
+        ring = Pipeline.of(pixels, s.pixels.ring.slot_bytes, s.pixels.ring.slots, barriers)
         return loop(self.matrices.operands, self.rings.stages, ring)
 
     def _own_rewriter(self) -> Rewriter | None:
@@ -194,23 +194,23 @@ class Emitter:
         """The sums of blocks that share a tile's k."""
         t, rings = self.tiling, self.rings
         return SplitSum(
-            t.splits, t.shared.slices, t.consumers * wgmma.WARPGROUP_THREADS,
+            t.grid.splits, t.shared.slices, t.block.consumers * wgmma.WARPGROUP_THREADS,
             rings.at(t.shared.split_offset), rings.at(t.shared.split_barriers_offset),
         )  # fmt: skip
 
     def _group_table(self, memory: Any) -> GroupTable | None:
         """The table of A's groups of rows, whose bounds are on the device; None: there are none."""
         t = self.tiling
-        if not t.groups:
+        if not t.grid.groups:
             return None
         offsets = self.matrices.calls[0].operands[OFFSETS]
-        along, beside = (1, 0) if t.swaps else (0, 1)
+        along, beside = (1, 0) if t.block.swaps else (0, 1)
         sizes = self.matrices.sizes
-        blocks = (1, 1) if t.in_pairs else t.cluster
-        tiles = (t.rows * blocks[0], t.columns * blocks[1])
+        blocks = (1, 1) if t.in_pairs else t.grid.cluster
+        tiles = (t.block.rows * blocks[0], t.block.columns * blocks[1])
         return GroupTable(
-            self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], sizes[along],
-            tiles[along], ceildiv(sizes[beside], tiles[beside]), t.group_rows, t.in_pairs,
+            self.kernel, memory, t.grid.groups, self.region.dims_of(offsets)[0], sizes[along],
+            tiles[along], ceildiv(sizes[beside], tiles[beside]), t.grid.group_rows, t.in_pairs,
         )  # fmt: skip
 
     def _first_of_group(self, group: Any) -> Any:

@@ -125,7 +125,7 @@ def illegal_reasons(choice: Choice, facts: ProductFacts, target: Target) -> tupl
 def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     rows, columns = choice.sides
     is_listed = columns in COLUMNS or (rows == wgmma.M and columns in BESIDE)
-    own_columns = choice.part[1]
+    own_columns = choice.block.part[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {choice.tile_m}x{choice.tile_n}, SWAP_AB={int(choice.swaps)}"
         supported = f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"
@@ -142,7 +142,9 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         # Larger clusters leave SMs without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
-    if choice.producers == 2 and (choice.consumers == 1 or columns > 192 or not facts.computes):
+    if choice.block.producers == 2 and (
+        choice.block.consumers == 1 or columns > 192 or not facts.computes
+    ):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
         what = f"WARP_SPEC_CFG=2 with tile {choice.tile_m}x{choice.tile_n}"
         return (knob_reason(what, "operands behind g1, two consumers, up to 192 columns"),)
@@ -161,7 +163,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         return reasons
     if reasons := _share_reasons(choice, facts):
         return reasons
-    if rows == 256 and choice.producers == 2 and facts.is_heavy:
+    if rows == 256 and choice.block.producers == 2 and facts.is_heavy:
         return (knob_reason("256 rows, WARP_SPEC_CFG=2 and costly functions", "up to 128"),)
     if rows == 256 and not facts.is_aligned:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.
@@ -170,7 +172,9 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
 
 
 def _chunk_reasons(layout: SharedLayout) -> tuple[Reason, ...]:
-    least = min([*layout.staged_bytes, *layout.loaded_bytes], default=tma.ALIGNMENT)
+    least = min(
+        [*layout.epilogue.staged_bytes, *layout.epilogue.loaded_bytes], default=tma.ALIGNMENT
+    )
     if layout.chunk * least < tma.ALIGNMENT:
         # A row of a box has 16 bytes at least.
         what = f"chunks of {layout.chunk} columns of {least} bytes"

@@ -26,9 +26,9 @@ def emit_product(
     if tiling.shared.bytes > (most := output.target.smem_block_bytes):  # what `legal` has to see
         what = f"{tiling.shared.bytes} bytes of shared memory"
         raise DnncError(Status.INTERNAL_ERROR, what, f"at most {most} on {output.target}")
-    kernel = output.kernel("", tiling.threads)
+    kernel = output.kernel("", tiling.block.threads)
     kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
-    blocks = Cluster(*tiling.cluster, tiling.splits).blocks
+    blocks = Cluster(*tiling.grid.cluster, tiling.grid.splits).blocks
     kernel.cluster = blocks
     with kernel.body():
         emitter = Emitter(kernel, region, tiling, matrices_of(kernel, region, tiling))

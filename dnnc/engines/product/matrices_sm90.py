@@ -236,13 +236,13 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     """The matrices of the matmuls, or grouped products, of a region."""
     t = tiling
     calls = product_calls(region)
-    cluster = Cluster(*t.cluster, t.splits)
+    cluster = Cluster(*t.grid.cluster, t.grid.splits)
     values = operand_values(calls, t)
     operands = [
         StagedOperand(
             kernel, region, value, plan, t.row,
-            t.rows if plan["is_rows"] else t.columns, cluster,
-            bool(t.groups and plan["is_a"]), t.in_pairs,
+            t.block.rows if plan["is_rows"] else t.block.columns, cluster,
+            bool(t.grid.groups and plan["is_a"]), t.in_pairs,
         )
         for value, plan in zip(values, t.operands, strict=True)
     ]  # fmt: skip
@@ -256,5 +256,5 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         Loops(dims, tuple((axis,) for axis in batch_axes)),
         (first.size, second.size),
         ceildiv(first.k_size, first.panels.k),
-        AxesSpace(dims, *((column, row) if t.swaps else (row, column)), t.is_turned),
+        AxesSpace(dims, *((column, row) if t.block.swaps else (row, column)), t.epilogue.is_turned),
     )

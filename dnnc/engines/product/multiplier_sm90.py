@@ -113,7 +113,7 @@ class Multiplier:
             )
             return replace(places, loop=own), sums
         assert places.stages is not None
-        if self.tiling.takes_turns:  # once the warpgroup before has begun its last products
+        if self.tiling.block.takes_turns:  # once the warpgroup before has begun its last products
             self.turns.wait(self.own, places.turn)
         multiply = self._multiply_panels
         if self.tiling.promotes:
@@ -127,7 +127,7 @@ class Multiplier:
         """This warpgroup's places before its first tile."""
         if self.loop:
             return Places(None, loop=self.loop.start())
-        if not self.tiling.takes_turns:
+        if not self.tiling.block.takes_turns:
             return Places(Cursor())
         t = self.tiling
         steps = self.tiles.end_step - self.tiles.first_step + t.shared.load_steps
@@ -136,10 +136,10 @@ class Multiplier:
     def following(self, places: Places, place: TilePlace) -> Places:
         """This warpgroup's places in the rings, once it has finished a tile."""
         t = self.tiling
-        if not t.takes_turns:
+        if not t.block.takes_turns:
             return places
         assert places.stages is not None
-        others = (place.steps + t.shared.load_steps) * (t.consumers - 1)
+        others = (place.steps + t.shared.load_steps) * (t.block.consumers - 1)
         return replace(places, stages=later(places.stages, others, t.stages), turn=places.turn ^ 1)
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
@@ -172,11 +172,11 @@ class Multiplier:
             return now
 
         has_more = t.shared.load_steps > 0
-        if t.takes_turns and not has_more:
+        if t.block.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(end.sums)
         self._release(Cursor(end.previous))
-        if t.takes_turns and has_more:
+        if t.block.takes_turns and has_more:
             self._end_turn(end.here)
         if rows:
             rows.store(end.row_sums, place)
@@ -188,13 +188,13 @@ class Multiplier:
 
     def _own_part(self, operand: Any, stage: Any) -> Any:
         """The address of the warpgroup's part of an operand in a stage."""
-        step = self.tiling.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
+        step = self.tiling.block.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
         return stage + operand.plan["offset"] + self.own * step
 
     @property
     def _panels(self) -> Sequence[int]:
         """The instructions along k of stages that follow each other, again and again."""
-        return self.tiling.panel_steps or (self.tiling.k_steps,)
+        return self.tiling.pixels.steps or (self.tiling.k_steps,)
 
     def _end_turn(self, cursor: Cursor) -> None:
         """Once the stages after a tile's last step are there, of which another would take its own
@@ -209,7 +209,7 @@ class Multiplier:
         t = self.tiling
         undefined = self._undefined()
         k_steps = max(self._panels)
-        columns = t.part[1]
+        columns = t.block.part[1]
         type_ = wgmma.accumulator_type(self.tiling.row, columns)
 
         registers = len(undefined) * columns // 2
@@ -238,8 +238,8 @@ class Multiplier:
         operand = self.operands[t.products[0][0]]
         thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         batch = place.batch_of(is_a=operand.is_a)
-        fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
-        own_row = self.own * t.part[0]
+        fragments = OperandFragments(operand, batch, place.row, t.block.blocks_of_rows, thread)
+        own_row = self.own * t.block.part[0]
 
         def take(here: Cursor, step: Any) -> list[Any]:
             self.pipeline.wait_full(here)
@@ -248,7 +248,7 @@ class Multiplier:
             return [word for words in blocks for word in words]
 
         def start(here: Cursor, step: Any, words: Sequence[Any], sums: Sequence[Any]) -> Any:
-            per_block = len(words) // t.blocks_of_rows
+            per_block = len(words) // t.block.blocks_of_rows
             blocks = [words[i : i + per_block] for i in range(0, len(words), per_block)]
             return self._multiply_stage(here, step, sums, blocks)
 
@@ -272,8 +272,8 @@ class Multiplier:
 
     def _undefined(self) -> list[Any]:
         """Accumulators whose first products do not read them."""
-        count = len(self.tiling.products) * self.tiling.blocks_of_rows
-        return [wgmma.undefined(self.tiling.row, self.tiling.part[1])] * count
+        count = len(self.tiling.products) * self.tiling.block.blocks_of_rows
+        return [wgmma.undefined(self.tiling.row, self.tiling.block.part[1])] * count
 
     def _release(self, cursor: Cursor) -> None:
         self.pipeline.release(cursor, self.lane, self.sharers)
@@ -304,14 +304,14 @@ class Multiplier:
     ) -> list[Any]:
         """Starts the products of operands that lie where some descriptors say."""
         t = self.tiling
-        sums, own = list(sums), t.part[1] // t.beside
+        sums, own = list(sums), t.block.part[1] // t.pixels.beside
         wgmma.fence()
         for k in range(k_steps or t.k_steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
                 column, inner = self._columns_of_step(k)
-                for block in range(t.blocks_of_rows):
-                    place = i * t.blocks_of_rows + block
+                for block in range(t.block.blocks_of_rows):
+                    place = i * t.block.blocks_of_rows + block
                     rows = (
                         words[block][4 * k : 4 * k + 4]
                         if words
@@ -334,5 +334,5 @@ class Multiplier:
     def _columns_of_step(self, k: int) -> tuple[int, int]:
         """(first column that step k of a panel adds to, the step of the filter's rows)."""
         t = self.tiling
-        group, inner = divmod(k, t.k_steps // t.beside)
-        return group * (t.part[1] // t.beside), inner
+        group, inner = divmod(k, t.k_steps // t.pixels.beside)
+        return group * (t.block.part[1] // t.pixels.beside), inner

@@ -87,7 +87,7 @@ class Producer:
                     self.rewriter.run(self.tiles)
         else:
             thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
-            self.raw_ring = self.rings.raw_of(self.group if t.producers > 1 else 0)
+            self.raw_ring = self.rings.raw_of(self.group if t.block.producers > 1 else 0)
             self._load_tiles(thread.eq(0))
 
     @stretch("load")
@@ -113,17 +113,17 @@ class Producer:
             return
 
         def tile(place: TilePlace, now: Loading) -> Loading:
-            first = place.first_step + now.turn if t.producers > 1 else place.first_step
+            first = place.first_step + now.turn if t.block.producers > 1 else place.first_step
             if now.raw is not None:
                 self._start_raw(place, first, now.raw, is_issuer)
 
-            @loop(first, place.end_step, t.producers, state=(now.here, now.raw))
+            @loop(first, place.end_step, t.block.producers, state=(now.here, now.raw))
             def end(i: Any, at: tuple[Cursor, Cursor | None]) -> tuple[Cursor, Cursor | None]:
                 here, raw = at
                 if raw is not None:
                     self.raw_ring.wait_full(raw)
                 self._load_stage(place, i, here, is_issuer, raw)
-                for _ in range(t.producers):
+                for _ in range(t.block.producers):
                     here = here.next(t.stages)
                 if raw is None:
                     return here, None
@@ -135,7 +135,7 @@ class Producer:
 
         raw = Cursor() if t.shared.raw_bytes else None
         start = Loading(Cursor(), raw, 0)
-        if t.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
+        if t.block.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
             start = Loading(Cursor(self.group, 0), raw, self.group)
         self.tiles.each(start, tile)
 
@@ -146,7 +146,7 @@ class Producer:
             return here
 
         def load() -> Cursor:
-            tiles = [own_part(t, place, i) for i in range(t.sharers)]
+            tiles = [own_part(t, place, i) for i in range(t.block.sharers)]
             following = here
             for step in range(t.shared.load_steps):
                 self.rings.stages.wait_empty(following)
@@ -158,7 +158,7 @@ class Producer:
 
     def _next_turn(self, turn: Any, place: TilePlace) -> Any:
         """Which step of the next tile is this producer's first."""
-        return turn if self.tiling.producers == 1 else (turn + place.steps) & 1
+        return turn if self.tiling.block.producers == 1 else (turn + place.steps) & 1
 
     # ---- raw tiles: loaded ahead within a tile of the product, by one thread
 
@@ -176,7 +176,7 @@ class Producer:
     def _start_raw(self, place: TilePlace, first: Any, slot: Cursor, is_issuer: Any) -> None:
         """Starts the first loads of a tile, from a step on; the ring is empty."""
         for i in range(self.tiling.shared.raw_buffers):
-            step = first + i * self.tiling.producers
+            step = first + i * self.tiling.block.producers
             is_there = step < place.end_step
             self._load_raw(place, step, slot, ops.both(is_issuer, is_there))
             slot = slot.next(self.tiling.shared.raw_buffers)
@@ -189,7 +189,7 @@ class Producer:
             barrier_id=ops.value_of(self.group) + _PRODUCER_BARRIER,
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
-        ahead = step + self.tiling.shared.raw_buffers * self.tiling.producers
+        ahead = step + self.tiling.shared.raw_buffers * self.tiling.block.producers
         self._load_raw(place, ahead, slot, ops.both(is_issuer, ahead < place.end_step))
 
     def _load_stage(

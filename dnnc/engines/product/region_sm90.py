@@ -25,7 +25,7 @@ def operand_values(calls: Sequence[Any], tiling: Tiling) -> list[Any]:
     found: dict[int, Any] = {}
     for call, places in zip(calls, tiling.products, strict=True):
         a, b = list(call.operands)[:2]
-        found |= zip(places, (b, a) if tiling.swaps else (a, b), strict=True)
+        found |= zip(places, (b, a) if tiling.block.swaps else (a, b), strict=True)
     return [found[place] for place in range(len(tiling.operands))]
 
 

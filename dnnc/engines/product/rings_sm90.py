@@ -35,7 +35,7 @@ class Rings:
             layout,
             Pipeline.of(base, layout.stage_bytes, layout.stages, barriers),
             _load_rings(base, layout),
-            [_raw_ring(base, layout, i) for i in range(layout.producers)],
+            [_raw_ring(base, layout, i) for i in range(layout.block.producers)],
         )
 
     def at(self, offset: int) -> Any:
@@ -75,5 +75,5 @@ def _load_rings(base: Any, s: SharedLayout) -> list[Pipeline]:
             s.load_buffers,
             byte_pointer(base, s.load_barriers_offset + i * barriers),
         )
-        for i in range(s.consumers)
+        for i in range(s.block.consumers)
     ]

@@ -23,6 +23,7 @@ from ...codegen.hopper.turns import Turns
 from ...codegen.tiles.groups import GroupTable
 from ...codegen.tiles.padding import WORD_BYTES
 from ...codegen.totals.row_exchange import RowExchange
+from .tile_parts_sm90 import BlockTile, EpilogueTiles, PixelTiles, TileGrid
 
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 STORE_BUFFERS = 2  # of a warpgroup
@@ -36,40 +37,20 @@ _HALO_CHUNK = 32  # columns of a buffer that are in registers at a time
 class SharedLayout:
     """See the file's docstring.  Offsets and sizes are in bytes.
 
-    columns: of a block's tile.  part: rows and columns of a warpgroup's part of it.
-    consumers: warpgroups that multiply.  sharers: those that multiply one tile together.
-    takes_turns: whether each has tiles of its own.
-    stages, stage_bytes: of the ring of operands.  producers: warpgroups that load.
+    stages, stage_bytes: of the ring of operands.
     raw_bytes: of one slot of the ring of raw tiles, of which each producer has one; 0: none.
-    staged_bytes, loaded_bytes: an element of each output and of each input of the epilogue that
-    goes through shared memory.
-    splits: blocks that share a tile's k.  sums_bytes: of what they exchange.
-    peers: blocks that share rows.  exchanges: of row values between them, in a tile.
-    groups: of rows, at most.
-    pixel_slots, pixel_bytes: of a ring of pixels that come once for all taps of a filter.
-    halo_bytes: of a buffer of one staged output or load, where these pixels have a halo, else 0.
+    sums_bytes: of what blocks exchange that share a tile's k.
     rewriting: of what warps need that compute an operand in shared memory.
     """
 
-    columns: int
-    part: tuple[int, int]
-    consumers: int
-    sharers: int
-    takes_turns: bool
+    block: BlockTile
+    grid: TileGrid
+    epilogue: EpilogueTiles
+    pixels: PixelTiles
     stages: int
     stage_bytes: int
-    producers: int
-    staged_bytes: tuple[int, ...]
-    loaded_bytes: tuple[int, ...]
     raw_bytes: int = 0
-    splits: int = 1
     sums_bytes: int = 0
-    peers: int = 1
-    exchanges: int = 0
-    groups: int = 0
-    pixel_slots: int = 0
-    pixel_bytes: int = 0
-    halo_bytes: int = 0
     rewriting: int = 0
 
     # ---- the epilogue's buffers
@@ -77,50 +58,52 @@ class SharedLayout:
     @property
     def slices(self) -> int:
         """Blocks that have an epilogue of a tile whose k is split, each of some columns."""
-        return slices_of(self.columns, self.splits)
+        return slices_of(self.block.columns, self.grid.splits)
 
     @property
     def own_columns(self) -> int:
         """Columns of a warpgroup's epilogue."""
-        return self.part[1] // self.slices
+        return self.block.part[1] // self.slices
 
     @cached_property
     def chunk(self) -> int:
         """Columns that are in registers together; without a halo, those of a buffer."""
-        if self.halo_bytes:
+        if self.pixels.halo:
             return _HALO_CHUNK
-        return chunk_columns(self.own_columns, [*self.staged_bytes, *self.loaded_bytes])
+        return chunk_columns(
+            self.own_columns, [*self.epilogue.staged_bytes, *self.epilogue.loaded_bytes]
+        )
 
     @property
     def buffer_columns(self) -> int:
         """Columns of a buffer of staged outputs and loads: a chunk, or with a halo all."""
-        return self.part[1] if self.halo_bytes else self.chunk
+        return self.block.part[1] if self.pixels.halo else self.chunk
 
     @property
     def buffer_uses(self) -> int:
         """Times that a warpgroup's tile fills a buffer."""
-        return self.part[0] // wgmma.M * self.own_columns // self.buffer_columns
+        return self.block.part[0] // wgmma.M * self.own_columns // self.buffer_columns
 
     @property
     def store_buffers(self) -> int:
         """Store buffers of a warpgroup."""
-        return 1 if self.halo_bytes else STORE_BUFFERS
+        return 1 if self.pixels.halo else STORE_BUFFERS
 
     @property
     def load_buffers(self) -> int:
         """Load buffers of a warpgroup's own ring; 0: it has none."""
-        if not self.loaded_bytes or self.loads_per_stage:
+        if not self.epilogue.loaded_bytes or self.loads_per_stage:
             return 0
-        return 1 if self.halo_bytes else LOAD_BUFFERS
+        return 1 if self.pixels.halo else LOAD_BUFFERS
 
     @cached_property
     def loads_per_stage(self) -> int:
         """Buffers of each warpgroup's loads in a stage that brings them, after a tile's last step;
         0: they have a ring of their own."""
-        if not self.loaded_bytes or self.pixel_slots or self.groups:
+        if not self.epilogue.loaded_bytes or self.pixels.ring.slots or self.grid.groups:
             return 0
-        most = min(self.stage_bytes // (self.sharers * self.load_bytes), self.buffer_uses)
-        if most and self.takes_turns and -(-self.buffer_uses // most) > LEAST_STAGES:
+        most = min(self.stage_bytes // (self.block.sharers * self.load_bytes), self.buffer_uses)
+        if most and self.block.takes_turns and -(-self.buffer_uses // most) > LEAST_STAGES:
             return 0  # all of a tile's are in the ring before the turn ends
         return most
 
@@ -132,16 +115,16 @@ class SharedLayout:
     @cached_property
     def store_bytes(self) -> int:
         """Bytes of one buffer of every staged output."""
-        return self._buffer_bytes(self.staged_bytes)
+        return self._buffer_bytes(self.epilogue.staged_bytes)
 
     @cached_property
     def load_bytes(self) -> int:
         """Bytes of one buffer of every staged load."""
-        return self._buffer_bytes(self.loaded_bytes)
+        return self._buffer_bytes(self.epilogue.loaded_bytes)
 
     def _buffer_bytes(self, element_bytes: Sequence[int]) -> int:
-        if self.halo_bytes:
-            return len(element_bytes) * self.halo_bytes
+        if self.pixels.halo:
+            return len(element_bytes) * self.pixels.halo.buffer_bytes
         return sum(aligned(wgmma.M * self.chunk * size) for size in element_bytes)
 
     # ---- data
@@ -153,26 +136,26 @@ class SharedLayout:
 
     @property
     def stores_offset(self) -> int:
-        return self.pixels_offset + self.pixel_slots * self.pixel_bytes
+        return self.pixels_offset + self.pixels.ring.bytes
 
     @property
     def loads_offset(self) -> int:
-        return self.stores_offset + self.consumers * self.store_buffers * self.store_bytes
+        return self.stores_offset + self.block.consumers * self.store_buffers * self.store_bytes
 
     @property
     def raw_offset(self) -> int:
         """The offset of the ring of raw tiles."""
-        return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
+        return self.loads_offset + self.block.consumers * self.load_buffers * self.load_bytes
 
     @property
     def raw_buffers(self) -> int:
         """Slots of one producer's raw tiles."""
-        return RAW_BUFFERS[self.producers]
+        return RAW_BUFFERS[self.block.producers]
 
     @property
     def split_offset(self) -> int:
         """The offset of the buffer through which split sums are added; its barriers come last."""
-        return self.raw_offset + self.producers * self.raw_buffers * self.raw_bytes
+        return self.raw_offset + self.block.producers * self.raw_buffers * self.raw_bytes
 
     # ---- barriers, and what is small
 
@@ -186,7 +169,7 @@ class SharedLayout:
 
     @property
     def split_barriers_offset(self) -> int:
-        rings = self.consumers * Pipeline.barrier_bytes(self.load_buffers)
+        rings = self.block.consumers * Pipeline.barrier_bytes(self.load_buffers)
         return self.load_barriers_offset + rings
 
     @property
@@ -196,31 +179,31 @@ class SharedLayout:
     @property
     def groups_offset(self) -> int:
         """The offset of the table of groups."""
-        slots = self.producers * self.raw_buffers
+        slots = self.block.producers * self.raw_buffers
         return self.raw_barriers_offset + Pipeline.barrier_bytes(slots)
 
     @property
     def exchange_offset(self) -> int:
-        return self.groups_offset + (GroupTable.bytes(self.groups) if self.groups else 0)
+        return self.groups_offset + (GroupTable.bytes(self.grid.groups) if self.grid.groups else 0)
 
     @property
     def exchange_bytes(self) -> int:
         """Bytes of one warpgroup's exchanges."""
-        return RowExchange.bytes(self.peers, self.exchanges)
+        return RowExchange.bytes(self.grid.cluster[1], self.epilogue.exchanges)
 
     @property
     def exchange_barriers_offset(self) -> int:
-        return self.exchange_offset + self.consumers * self.exchange_bytes
+        return self.exchange_offset + self.block.consumers * self.exchange_bytes
 
     @property
     def pixels_barriers_offset(self) -> int:
-        barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
+        barriers = self.block.consumers * RowExchange.barrier_bytes(self.epilogue.exchanges)
         return self.exchange_barriers_offset + barriers
 
     @property
     def rewriting_offset(self) -> int:
         """The offset of barriers of raw tiles, and what their rewriting needs."""
-        return self.pixels_barriers_offset + Pipeline.barrier_bytes(self.pixel_slots)
+        return self.pixels_barriers_offset + Pipeline.barrier_bytes(self.pixels.ring.slots)
 
     @property
     def turns_offset(self) -> int:
@@ -230,7 +213,7 @@ class SharedLayout:
     @property
     def bytes(self) -> int:
         """Bytes of all."""
-        turns = Turns.barrier_bytes(self.consumers) if self.takes_turns else 0
+        turns = Turns.barrier_bytes(self.block.consumers) if self.block.takes_turns else 0
         return self.turns_offset + turns
 
 

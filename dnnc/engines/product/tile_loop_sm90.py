@@ -66,13 +66,13 @@ class Tiles:
         if self.groups:
             self._each_of_groups(self.groups, state, body)
         else:
-            self._each_static(state, body, own if self.tiling.takes_turns else None)
+            self._each_static(state, body, own if self.tiling.block.takes_turns else None)
 
     def _each_static(self, state: Any, body: Body, own: Any) -> None:
         number, count = self.cluster.number(), self.cluster.count()
         if own is not None:
             number = number + own * count
-            count = count * self.tiling.consumers
+            count = count * self.tiling.block.consumers
 
         @loop(number, self.count(), count, state=state)
         def _(number: Any, now: Any) -> Any:
@@ -89,7 +89,7 @@ class Tiles:
         row = row * self.cluster.rows + self.cluster.row(self.rank)
         column = column * self.cluster.columns + self.cluster.column(self.rank)
         t = self.tiling
-        row, column = row * t.rows, column * t.columns
+        row, column = row * t.block.rows, column * t.block.columns
         end = self.steps_of(batch) if self.steps_of else self.end_step
         return TilePlace(row, column, batch, self.first_step, end)
 
@@ -105,7 +105,7 @@ class Tiles:
             return found.group, body(self._in_group(found), own)
 
     def _in_group(self, found: GroupTile) -> TilePlace:
-        swaps = self.tiling.swaps
+        swaps = self.tiling.block.swaps
         row, column = (found.side, found.tile) if swaps else (found.tile, found.side)
         if found.is_across is None:
             place = self._place(row, column, {})
@@ -119,7 +119,9 @@ class Tiles:
         row = row + ops.select(is_across, 0, self.rank)
         column = column + ops.select(is_across, self.rank, 0)
         t = self.tiling
-        place = TilePlace(row * t.rows, column * t.columns, {}, self.first_step, self.end_step)
+        place = TilePlace(
+            row * t.block.rows, column * t.block.columns, {}, self.first_step, self.end_step
+        )
         return replace(place, is_across=is_across)
 
 
@@ -128,11 +130,11 @@ class Tiles:
 
 def own_part(tiling: Tiling, place: TilePlace, own: Any) -> TilePlace:
     """A consumer warpgroup's part of a tile."""
-    return place.moved(*(own * step for step in tiling.part_step))
+    return place.moved(*(own * step for step in tiling.block.part_step))
 
 
 def has_epilogue(tiling: Tiling, place: TilePlace) -> Any:
     """Whether a warpgroup's part of a tile has rows of its group.  None: always."""
-    if place.end is None or tiling.swaps or tiling.splits > 1:
+    if place.end is None or tiling.block.swaps or tiling.grid.splits > 1:
         return None
     return place.row < place.end

@@ -14,6 +14,7 @@ from .choice_sm90 import Choice
 from .facts_sm90 import ProductFacts
 from .operands_sm90 import OperandFacts
 from .shared_layout_sm90 import rewriting_bytes, tile_bytes
+from .tile_parts_sm90 import EpilogueTiles, TileGrid
 from .tile_sm90 import Tiling, exchanges, is_turned
 
 
@@ -31,34 +32,28 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
     places = {number: place for place, number in enumerate(order)}
     return Tiling(
         row=wgmma.INSTRUCTIONS[facts.row.b, facts.row.a] if swaps else facts.row,
-        rows=rows,
-        columns=columns,
-        swaps=swaps,
-        consumers=choice.consumers,
+        block=choice.block,
+        grid=TileGrid(cluster, splits, facts.groups, max(1, choice.swizzle // (rows * cluster[0]))),
+        epilogue=EpilogueTiles(
+            outputs=tuple(
+                _path(path, is_direct, not swaps and place in rows_of and rows_of[place] <= held)
+                for place, path in enumerate(epilogue.paths)
+            ),
+            staged_bytes=() if is_direct else epilogue.staged,
+            loads=epilogue.loads if has_loads else (),
+            loaded_bytes=epilogue.loaded if has_loads else (),
+            pair=2 if epilogue.is_even else 1,
+            exchanges=exchanges(spans, choice.block.blocks_of_rows),
+            is_turned=is_turned(columns, swaps=swaps, can_turn=facts.can_turn),
+        ),
         stages=choice.stages,
-        cluster=cluster,
-        group_rows=max(1, choice.swizzle // (rows * cluster[0])),
         operands=_operands([facts.operands[number] for number in order], facts, choice),
         products=tuple(
             (places[b], places[a]) if swaps else (places[a], places[b]) for a, b in facts.pairs
         ),
         promotes=facts.promotes,
-        loads=epilogue.loads if has_loads else (),
-        outputs=tuple(
-            _path(path, is_direct, not swaps and place in rows_of and rows_of[place] <= held)
-            for place, path in enumerate(epilogue.paths)
-        ),
-        staged_bytes=() if is_direct else epilogue.staged,
-        loaded_bytes=epilogue.loaded if has_loads else (),
-        splits=splits,
-        producers=choice.producers,
-        pair=2 if epilogue.is_even else 1,
-        groups=facts.groups,
-        is_turned=is_turned(columns, swaps=swaps, can_turn=facts.can_turn),
-        takes_turns=choice.takes_turns,
-        exchanges=exchanges(spans, choice.part[0] // wgmma.M),
-        rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.rewrites else 0,
         row_bytes=facts.row_bytes,
+        rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.rewrites else 0,
     )
 
 
@@ -76,7 +71,10 @@ def loads_are_async(choice: Choice, facts: ProductFacts) -> bool:
 
 
 def _path(path: str, is_direct: bool, holds_rows: bool) -> str:
-    """See `Tiling.outputs`; holds_rows: a tile has all that an element of the output is made of."""
+    """See `EpilogueTiles.outputs`.
+
+    holds_rows: a tile has all that an element of the output is made of.
+    """
     if path == "exit" and holds_rows:
         return "row"
     return "direct" if path == "tma" and is_direct else path

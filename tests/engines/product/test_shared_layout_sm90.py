@@ -41,9 +41,10 @@ def is_whole(layout):
 
     With a halo a buffer has all columns, and the last chunk of it may have fewer.
     """
-    if layout.halo_bytes:
+    if layout.pixels.halo:
         return True
-    least = min([*layout.staged_bytes, *layout.loaded_bytes], default=tma.ALIGNMENT)
+    epilogue = layout.epilogue
+    least = min([*epilogue.staged_bytes, *epilogue.loaded_bytes], default=tma.ALIGNMENT)
     return layout.own_columns % layout.chunk == 0 and layout.chunk * least >= tma.ALIGNMENT
 
 
@@ -120,5 +121,5 @@ def test_loads_that_a_kernel_does_not_stage_are_not_counted():
     """Chunks are as wide as without them, and so are the buffers of what is stored."""
     graph = _unaligned("f32").graph
     engine, fusion, knobs = next(every_choice(graph))
-    assert layout(engine, fusion, knobs).loaded_bytes == ()
+    assert layout(engine, fusion, knobs).epilogue.loaded_bytes == ()
     check_built(graph, engine, fusion, knobs)
