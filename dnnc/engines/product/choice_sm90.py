@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...codegen.hopper import wgmma
 from ..engine import Knobs
@@ -79,12 +80,16 @@ class Choice:
         """Whether the warpgroups that multiply each have tiles of their own, by turns."""
         return self.roles == TURNS
 
-    @property
+    @cached_property
     def block(self) -> BlockTile:
         """The tile, and the warpgroups that make it."""
         consumers = 2 if self.takes_turns else consumers_of(*self.sides)
-        producers = 2 if self.roles == 2 else 1
-        return BlockTile(*self.sides, self.swaps, consumers, producers, self.takes_turns)
+        return BlockTile(*self.sides, self.swaps, consumers, self.producers, self.takes_turns)
+
+    @property
+    def producers(self) -> int:
+        """Warpgroups that load."""
+        return 2 if self.roles == 2 else 1
 
     @property
     def accumulators(self) -> int:

@@ -142,7 +142,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         # Larger clusters leave SMs without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
-    if choice.block.producers == 2 and (
+    if choice.producers == 2 and (
         choice.block.consumers == 1 or columns > 192 or not facts.computes
     ):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
@@ -163,7 +163,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         return reasons
     if reasons := _share_reasons(choice, facts):
         return reasons
-    if rows == 256 and choice.block.producers == 2 and facts.is_heavy:
+    if rows == 256 and choice.producers == 2 and facts.is_heavy:
         return (knob_reason("256 rows, WARP_SPEC_CFG=2 and costly functions", "up to 128"),)
     if rows == 256 and not facts.is_aligned:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.

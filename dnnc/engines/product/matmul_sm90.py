@@ -205,7 +205,7 @@ class MatmulSm90Engine(Engine):
             facts.epilogue[choice.swaps].is_direct or leaves_few(choice, facts),
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
-            0 if choice.takes_fragments else choice.block.producers,
+            0 if choice.takes_fragments else choice.producers,
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, choice.shared_blocks * choice.splits),
             target,
