@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ... import dtypes
 from ...dialect.fusion import Fusion, remembered
@@ -41,12 +42,29 @@ _ACCEPTED = "the five products of attention's gradient, pointwise operations bet
 _HEAD, _ROW, _COLUMN = 1, 2, 3  # axes of the scores
 
 
+class GradientOperands(NamedTuple):
+    """The operands of S and dP."""
+
+    q: Operand
+    k: Operand
+    v: Operand
+    do: Operand
+
+
+class GradientResults(NamedTuple):
+    """The gradients in memory."""
+
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class Gradient:
     """The parts of attention's gradient.
 
-    scores, of_weights: the products S and dP.  q, k, v, do: what these multiply.  exponential: E.
-    core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.  between: all
+    scores, of_weights: the products S and dP, of the operands.  exponential: E.
+    core: P * (dP - delta).  delta: the reduction.  between: all
     operations but products.  parts: all that kernels know by name, see
     `codegen.attention.gradient_region`.  kept: outputs that have an element for each score.  sums:
     what adds up further outputs, of the scores' elements or of rows.  largest: outputs that are the
@@ -55,16 +73,11 @@ class Gradient:
 
     scores: Matmul
     of_weights: Matmul
-    q: Operand
-    k: Operand
-    v: Operand
-    do: Operand
+    operands: GradientOperands
     exponential: Pointwise
     core: Pointwise
     delta: Reduction
-    dq: Tensor
-    dk: Tensor
-    dv: Tensor
+    results: GradientResults
     between: tuple[Op, ...]
     parts: Mapping[str, Op]
     kept: tuple[Tensor, ...] = ()
@@ -74,14 +87,13 @@ class Gradient:
     @property
     def is_fp8(self) -> bool:
         """Whether operands and weights are of fp8."""
-        operands = (self.q, self.k, self.v, self.do)
         weights = [self.parts[name].results[0] for name in ("weights", "gradients")]
-        return all(t.type.is_fp8 for t in (*(x.tensor for x in operands), *weights))
+        return all(t.type.is_fp8 for t in (*(x.tensor for x in self.operands), *weights))
 
     @property
     def is_packed(self) -> bool:
         """Whether rows of an operand are looked up."""
-        return any(x.load is not None for x in (self.q, self.k, self.v, self.do))
+        return any(x.load is not None for x in self.operands)
 
     @property
     def score(self) -> Tensor:
@@ -109,7 +121,7 @@ class Gradient:
     @property
     def group(self) -> int:
         """Query heads that share a head of keys and values."""
-        own, whole = self.k.batch[_HEAD], self.score.shape[_HEAD]
+        own, whole = self.operands.k.batch[_HEAD], self.score.shape[_HEAD]
         return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
 
     @property
@@ -195,12 +207,11 @@ class _Reader(OperandReader):
             raise Unlike("products of weights that are not transposed as a gradient's", _ACCEPTED)
         to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
         made = [self._result(op) for op in (to_q, to_k, to_v)]
-        dq, dk, dv = map(self._memory, made)
+        q, k, v = map(self.operand, (scores.a, scores.b, of_weights.b))
+        do = self.operand(of_weights.a, may_be_cut=True)
         found = Gradient(
-            scores, of_weights,
-            self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
-            self.operand(of_weights.a, may_be_cut=True), exponential, core, delta,
-            dq, dk, dv,
+            scores, of_weights, GradientOperands(q, k, v, do), exponential, core, delta,
+            GradientResults(*map(self._memory, made)),
             tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
             {
                 "s": scores, "dp": of_weights, "dv": to_v, "dq": to_q, "dk": to_k,
@@ -213,8 +224,7 @@ class _Reader(OperandReader):
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
         for op, operand, axis, is_turned in (
-            (to_v, found.do, _ROW, False), (to_q, found.k, _COLUMN, True),
-            (to_k, found.q, _ROW, False),
+            (to_v, do, _ROW, False), (to_q, k, _COLUMN, True), (to_k, q, _ROW, False),
         ):  # fmt: skip
             cut = {operand.lengths, self._verify_same(op, operand, is_turned=is_turned)} - {None}
             if any((axis, lengths) not in known for lengths in cut):
@@ -524,22 +534,23 @@ class _Reader(OperandReader):
         if len(dims) != 4:
             raise Unlike(f"scores {text(dims)}", "four axes")
         batch, heads = dims[:2]
-        for operand in (found.q, found.do, found.k, found.v):
+        q, k, v, do = found.operands
+        for operand in (q, do, k, v):
             own = operand.batch
             is_paged = operand.load is not None and not isinstance(operand.load, RaggedLoad)
             if len(own) != 2 or own[0] != batch or is_paged:
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)}"
                 raise Unlike(what, "[B, H, S, D], rows in place or packed")
-        if found.q.batch != dims[:2] or found.do.batch != dims[:2]:
-            raise Unlike(f"heads of {found.q.tensor.label}", f"{heads}, as of the scores")
-        shared = found.k.batch[1]
+        if q.batch != dims[:2] or do.batch != dims[:2]:
+            raise Unlike(f"heads of {q.tensor.label}", f"{heads}, as of the scores")
+        shared = k.batch[1]
         is_part = shared == heads or bool(
             shared.constant and heads.constant and heads.constant % shared.constant == 0
         )
         if not is_part:
             raise Unlike(f"{shared} heads of K", f"{heads} heads, or a part of them")
         rows = {dq: (batch, heads, dims[2])}
-        rows |= {dk: (batch, shared, dims[3]), dv: (batch, found.v.batch[1], dims[3])}
+        rows |= {dk: (batch, shared, dims[3]), dv: (batch, v.batch[1], dims[3])}
         for result, wanted in rows.items():
             if result.rank != 4 or result.shape[:3] != wanted:
                 what = f"{result.label} {text(result.shape)}"
@@ -549,7 +560,7 @@ class _Reader(OperandReader):
             raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))
 
     def _verify_outputs(self, found: Gradient) -> None:
-        known = {found.dq, found.dk, found.dv, *found.kept}
+        known = {*found.results, *found.kept}
         known |= {op.y for op in (*found.sums, *found.largest)}
         for output in self.fusion.outputs:
             if output not in known:

@@ -29,24 +29,24 @@ def prepared(fusion: Fusion) -> Prepared:
 
 
 def type_reasons(
-    found: Gradient, results: Sequence[DType] = TYPES, *, takes_fp8: bool = False
+    found: Gradient, made: Sequence[DType] = TYPES, *, takes_fp8: bool = False
 ) -> list[Reason]:
-    """results: types that dQ, dK and dV may have.  takes_fp8: so may operands be of fp8, and then
+    """made: types that dQ, dK and dV may have.  takes_fp8: so may operands be of fp8, and then
     the results as well."""
     reasons = []
     is_fp8 = takes_fp8 and found.is_fp8
     if is_fp8:
-        results = (*results, *FP8)
-    q, k, v, do = (operand.tensor.type for operand in (found.q, found.k, found.v, found.do))
+        made = (*made, *FP8)
+    q, k, v, do = (operand.tensor.type for operand in found.operands)
     if not is_fp8 and not (q == k and v == do and q in TYPES and v in TYPES):
         supported = "Q and K of f16 or of bf16, V and dO of f16 or of bf16"
         if takes_fp8:
             supported += "; or all of them, P and dS of fp8"
         what = f"Q {q}, K {k}, V {v}, dO {do}"
         reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported))
-    for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv)):
-        if tensor.type not in results:
-            what, supported = f"{name} {tensor.type}", ", ".join(str(dtype) for dtype in results)
+    for name, tensor in results(found):
+        if tensor.type not in made:
+            what, supported = f"{name} {tensor.type}", ", ".join(str(dtype) for dtype in made)
             reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "result types", what, supported))
     for op in found.products:
         if op.compute_type != dtypes.f32:
@@ -69,7 +69,7 @@ def shape_reasons(found: Gradient, most: int) -> list[Reason]:
         if size.bounds()[0] < 1 or (found.keys.constant == 1 and name == "keys"):
             supported = "1 or more" if name == "queries" else "2 or more, or a symbol of 1 or more"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, f"{size}", supported))
-    own, of_values = found.k.batch[1], found.v.batch[1]
+    own, of_values = found.operands.k.batch[1], found.operands.v.batch[1]
     if own != of_values:
         what = f"K of {own} heads, V of {of_values}"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "heads", what, "equal numbers"))
@@ -82,9 +82,8 @@ def shape_reasons(found: Gradient, most: int) -> list[Reason]:
 
 def operands(found: Gradient) -> Iterator[tuple[str, Operand, tuple[int, int]]]:
     """(name, operand, (axis of a head's elements, axis of rows)) of Q, K, V, dO."""
-    named = (
-        ("Q", found.q, False), ("K", found.k, True), ("V", found.v, True), ("dO", found.do, False)
-    )  # fmt: skip
+    q, k, v, do = found.operands
+    named = (("Q", q, False), ("K", k, True), ("V", v, True), ("dO", do, False))
     for name, operand, is_turned in named:
         last, before = operand.tensor.rank - 1, operand.tensor.rank - 2
         axes = (last, before) if operand.is_turned == is_turned else (before, last)
@@ -92,7 +91,7 @@ def operands(found: Gradient) -> Iterator[tuple[str, Operand, tuple[int, int]]]:
 
 
 def results(found: Gradient) -> list[tuple[str, Tensor]]:
-    return [("dQ", found.dq), ("dK", found.dk), ("dV", found.dv)]
+    return list(zip(("dQ", "dK", "dV"), found.results, strict=True))
 
 
 def head_of(found: Gradient, most: int) -> tuple[int, int]:

@@ -365,7 +365,7 @@ _SHARED_MEMORY = 227 << 10  # of a block of sm_90
 
 def _most_entries(found: Attention) -> int:
     """Entries of a table of packed queries, where there is one; see `_packed_entries`."""
-    load = found.q.load
+    load = found.operands.q.load
     most = load.padded.shape[0].bounds()[1] if isinstance(load, RaggedLoad) else 0
     return most if most <= _MOST_ENTRIES else 0
 
@@ -405,7 +405,7 @@ def _adds_places(fusion: Fusion) -> bool:
 def _adds_to(found: Attention, op: Pointwise, fusion: Fusion) -> bool:
     """Whether it adds to scores what no tensor of rows and columns takes part in."""
     read = [fusion.read_inputs(tensor) for tensor in op.read_operands]
-    others = [inputs for inputs in read if found.q.tensor not in inputs]
+    others = [inputs for inputs in read if found.operands.q.tensor not in inputs]
     if len(others) != 1 or len(read) != 2:
         return False
     return all(1 in (n.constant for n in tensor.shape[-2:]) for tensor in others[0])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ... import dtypes
 from ...dialect.fusion import Fusion, remembered
@@ -37,14 +38,21 @@ from ..surface import listed
 from .operands import Operand, OperandReader, Unlike, regroups
 
 
+class AttentionOperands(NamedTuple):
+    """The operands of both products: [.., Sq, D], [.., D, Skv], [.., Skv, Dv]."""
+
+    q: Operand
+    k: Operand
+    v: Operand
+
+
 @dataclass(frozen=True, eq=False)
 class Attention:
     """The parts of an attention.
 
-    first, second: the products.  maximum, total: the reductions of rows.  q, k, v: what is
-    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].  distance: S - base.  share: what makes P
-    of exponentials and their sum; None: nothing.  kept: outputs of the scores' dims;
-    keeps_weights: whether one of them is made of P.  largest: reductions of all of P or O.
+    first, second: the products.  maximum, total: the reductions of rows.  distance: S - base.
+    share: what makes P of exponentials and their sum; None: nothing.  kept: outputs of the scores'
+    dims; keeps_weights: whether one of them is made of P.  largest: reductions of all of P or O.
     mixed: whether P is multiplied by tensors of several elements, but for masks that are drawn.
     """
 
@@ -52,9 +60,7 @@ class Attention:
     second: Matmul
     maximum: Reduction
     total: Reduction
-    q: Operand
-    k: Operand
-    v: Operand
+    operands: AttentionOperands
     distance: Op
     share: Op | None
     kept: tuple[Tensor, ...] = ()
@@ -65,7 +71,7 @@ class Attention:
     @property
     def gathers(self) -> bool:
         """Whether rows of an operand are looked up."""
-        return any(operand.load is not None for operand in (self.q, self.k, self.v))
+        return any(operand.load is not None for operand in self.operands)
 
     @property
     def score(self) -> Tensor:
@@ -146,10 +152,11 @@ class _Reader(OperandReader):
         q = self.operand(first.a, may_be_scaled=True)
         for op in largest:
             self._verify_largest(op, second, share, is_packed=isinstance(q.load, RaggedLoad))
+        k = self.operand(first.b, may_be_scaled=True)
+        v = self.operand(second.b, may_be_cut=True)
         found = Attention(
             first, second, maximum, total,
-            q, self.operand(first.b, may_be_scaled=True),
-            self.operand(second.b, may_be_cut=True),
+            AttentionOperands(q, k, v),
             self.fusion.producers[self.fusion.producers[e].operands[0]], share,
             largest=largest, mixed=any(self._is_mixed(op) for op in chain if op is not share),
         )  # fmt: skip
@@ -367,12 +374,12 @@ class _Reader(OperandReader):
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
-        for operand in (found.q, found.k, found.v):
+        for operand in found.operands:
             own, whole = operand.batch, found.batch
             fits = len(own) == len(whole) and all(
                 group_size(n, size) is not None for n, size in zip(own, whole, strict=True)
             )
-            if not fits or (operand is found.q and own != whole):
+            if not fits or (operand is found.operands.q and own != whole):
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)} for scores "
                 raise Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
 

@@ -246,7 +246,8 @@ def _store(
 @remembered
 def _packing(fusion: Fusion) -> tuple[int, int] | None:
     found = attention_of(fusion)
-    packing = packing_of(found.batch, found.k.batch, found.v.batch)
+    _, k, v = found.operands
+    packing = packing_of(found.batch, k.batch, v.batch)
     # A tile's packed rows are of one entry of the batch.
     is_packed = any(isinstance(op, RaggedLoad | RaggedStore) for op in fusion.ops)
     return None if packing is not None and packing[0] == 0 and is_packed else packing
@@ -257,7 +258,8 @@ def _work(fusion: Fusion) -> AttentionWork:
     found = attention_of(fusion)
     depth, width = head_of(found)
     packing = _packing(fusion)
-    k, v = found.k.tensor, found.v.tensor
+    _, k, v = found.operands
+    matrices = (k.tensor, v.tensor)
     return AttentionWork(
         heads=typical(product(found.batch)),
         shared=packing[1] if packing else 1,
@@ -267,9 +269,9 @@ def _work(fusion: Fusion) -> AttentionWork:
         width=width,
         key_bytes=sum(
             _element_bytes(found) * typical(product(operand.batch) * found.keys) * elements
-            for operand, elements in ((found.k, depth), (found.v, width))
+            for operand, elements in ((k, depth), (v, width))
         ),
-        other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in (k, v)),
+        other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in matrices),
         keeps_weights=found.keeps_weights,
         element_bytes=_element_bytes(found),
     )

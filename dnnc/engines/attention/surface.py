@@ -22,7 +22,7 @@ _LEAST_BYTES = 16  # of a row in memory
 
 def types_of(found: Attention) -> tuple[DType, DType, DType]:
     """The types of Q, K and V."""
-    q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
+    q, k, v = (operand.tensor.type for operand in found.operands)
     return q, k, v
 
 
@@ -97,7 +97,8 @@ def surface_reasons(
 
 def operands(found: Attention) -> Sequence[tuple[str, Operand, tuple[int, int]]]:
     """(name, operand, (axis of a head's elements, axis of queries or keys)) of Q, K, V."""
-    named = (("Q", found.q, False), ("K", found.k, True), ("V", found.v, False))
+    q, k, v = found.operands
+    named = (("Q", q, False), ("K", k, True), ("V", v, False))
     return [(name, operand, _axes(operand, is_turned)) for name, operand, is_turned in named]
 
 
