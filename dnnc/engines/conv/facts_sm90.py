@@ -16,12 +16,14 @@ from ..product.bits import booleans_of
 from ..product.facts_sm90 import (
     SPLITS,
     EpilogueFacts,
+    OperandsFacts,
     ProductFacts,
+    ResultFacts,
     epilogue_loads,
     instruction_of_types,
     promotes_sums,
 )
-from ..product.model_sm90 import SECTOR_BYTES, HopperWork
+from ..product.model_sm90 import SECTOR_BYTES, HopperWork, OperandLoads
 from ..product.operands_sm90 import OperandFacts, Raw
 from ..product.pattern import is_heavy
 from ..product.tile_sm90 import stored_by_tma
@@ -81,33 +83,29 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
     shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
     steps = 1 if shape.spread else shape.taps * shape.panels(row.element_bytes)
     before = fusion.upstream(op.moved)
+    share = _load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes)
     return ProductFacts(
         row=row,
         products=1,
         promotes=promotes_sums(row.a, op.compute_type),
         splits=max(n for n in SPLITS if n <= max(1, steps)),
-        no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
-        is_computed=(False, False),
-        computes=False,
-        along_rows=((False, not shape.is_filter_k_major),),
-        is_aligned=True,
-        # Pixels of a phase that are read one by one, along columns, serialize the products.
-        swaps=(0,) if booleans_of(fusion) or (shape.spread and y_loads(fusion)) else (0, 1),
-        is_along_columns=False,
+        operands=OperandsFacts(
+            along_rows=((False, not shape.is_filter_k_major),),
+            no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
+            distinct=_operands_of(fusion, shape, row),
+            rewrites=computes(fusion),
+            loads=OperandLoads(share),
+        ),
         epilogue=(
             _epilogue_of(fusion, shape, swaps=False),
             _epilogue_of(fusion, shape, swaps=True),
         ),
-        operands=_operands_of(fusion, shape, row),
-        is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
-        reductions=0,
-        along_row=0,
-        width=0,
-        is_grouped=False,
-        groups=0,
-        load_share=_load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes),
+        results=ResultFacts(
+            # Pixels of a phase that are read one by one, along columns, serialize the products.
+            swaps=(0,) if booleans_of(fusion) or (shape.spread and y_loads(fusion)) else (0, 1),
+            is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
+        ),
         most_sums=_most_sums(fusion),
-        rewrites=computes(fusion),
         row_bytes=shape.panel_bytes(row.element_bytes),
         has_phases=shape.spread is not None,
     )

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...codegen.hopper import wgmma
-from ...codegen.hopper.cluster import residents
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
@@ -40,7 +39,7 @@ from ..product.knobs_sm90 import (
     legal_choices,
 )
 from ..product.launch_sm90 import emit_product
-from ..product.model_sm90 import hopper_tile
+from ..product.model_sm90 import HopperBlock, PixelLoads, hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
@@ -213,35 +212,37 @@ class ConvSm90Engine(Engine):
         fusion = copies.fusion
         beside = beside_of(fusion, knobs)
         facts = conv_facts_of(fusion, beside)
-        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
         tile, stages = (knobs["TILE_M"], knobs["TILE_N"]), knobs["STAGES"]
         loads, work = (1.0, 1.0), conv_work_of(fusion, beside)
         if knobs["TILE_ROWS"]:
             tile, stages = halo_tile(knobs, fusion), halo_stages(knobs, fusion)
             loads, work = halo_loads(knobs, fusion), halo_work(knobs, fusion)
-        found = hopper_tile(
+        block = HopperBlock(
             tile,
-            cluster,
+            (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"]),
             stages,
             facts.panel_k,
             bool(knobs["SWAP_AB"]),
             knobs["SPLIT_K_SLC"],
-            1,
-            facts.is_heavy,
-            facts.epilogue[knobs["SWAP_AB"]].is_direct,
-            facts.load_share,
-            0,
-            1,
-            target.mma_tflops[RATE_OF[facts.row.a]],
-            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
-            target,
+            takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
+        )
+        pixels = PixelLoads(
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
             has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
             rewrites=computes(fusion),
-            takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
             filters=work.count * -(-work.n // tile[1]),
             multiplied=multiplied_share(fusion, beside, knobs),
+        )
+        found = hopper_tile(
+            block,
+            1,
+            facts.operands.loads,
+            facts.results.is_heavy,
+            facts.epilogue[knobs["SWAP_AB"]].is_direct,
+            target.mma_tflops[RATE_OF[facts.row.a]],
+            target,
+            pixels,
         ).predict(work)
         more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
         more += copies.seconds(target)

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import tma, wgmma
-from ...codegen.hopper.cluster import residents
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -31,7 +30,7 @@ from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.facts_sm90 import epilogue_loads, instruction_of_types
 from ..product.launch_sm90 import emit_product
 from ..product.matrices_sm90 import Matrices
-from ..product.model_sm90 import HopperWork, hopper_tile
+from ..product.model_sm90 import HopperBlock, HopperWork, OperandLoads, PixelLoads, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from ..product.region_sm90 import instruction_of, product_calls
 from ..product.tile_parts_sm90 import (
@@ -164,25 +163,17 @@ class ConvStemSm90Engine(Engine):
         stem = Stem.of(shape_of(op), rows // wgmma.M)
         depth = stem.steps * 16
         loaded = stem.load_bytes / (rows * 128) * _DEPTH / depth
+        # While a tile is multiplied, so many others may be under way.
+        stages = knobs["STAGES"] * -(-depth // _DEPTH) + 1
         found = hopper_tile(
-            (rows, knobs["TILE_N"]),
-            (1, 1),
-            # While a tile is multiplied, so many others may be under way.
-            knobs["STAGES"] * -(-depth // _DEPTH) + 1,
-            _DEPTH,
-            False,
+            HopperBlock((rows, knobs["TILE_N"]), (1, 1), stages, _DEPTH, producers=0),
             1,
-            1,
+            OperandLoads(computed=(0.5, 0)),
             any(is_heavy(other) for other in fusion.ops),
             not all(map(_is_staged, fusion.outputs)),
-            1.0,
-            rows // 2,
-            0,
             target.mma_tflops[RATE_OF[op.moved.type]],
-            residents(target.sm_count, 1),
             target,
-            loads=(loaded, 0.0),
-            taken=rows * 128 * stem.conflicts / _WORDS_RATE,
+            PixelLoads(loads=(loaded, 0.0), taken=rows * 128 * stem.conflicts / _WORDS_RATE),
         ).predict(work := _work_of(fusion))
         seconds = found.seconds * (_LARGER if knobs["TILE_M"] == rows else 1)
         direct = sum(not _is_staged(tensor) for tensor in fusion.outputs)

@@ -14,7 +14,9 @@ from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import (
     SPLITS,
     EpilogueFacts,
+    OperandsFacts,
     ProductFacts,
+    ResultFacts,
     epilogue_loads,
     instruction_of_types,
 )
@@ -88,21 +90,11 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool) -> ProductFacts:
         products=1,
         promotes=False,
         splits=max(SPLITS),
-        no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
-        is_computed=(False, False),
-        computes=False,
-        along_rows=((True, True),),
-        is_aligned=True,
-        swaps=(0,),
-        is_along_columns=False,
+        operands=OperandsFacts(((True, True),), (_NO_FRAGMENTS, _NO_FRAGMENTS)),
         epilogue=(epilogue, epilogue),
-        is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops),
-        reductions=0,
-        along_row=0,
-        width=0,
-        is_grouped=False,
-        groups=0,
-        load_share=1.0,
+        results=ResultFacts(
+            swaps=(0,), is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops)
+        ),
     )
 
 

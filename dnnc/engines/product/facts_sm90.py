@@ -19,7 +19,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr
 from .bits_sm90 import swaps_of_bits
-from .model_sm90 import load_share
+from .model_sm90 import OperandLoads, load_share
 from .operands_sm90 import OperandFacts, axes_of, operand_of
 from .pattern import (
     Product,
@@ -62,67 +62,92 @@ class EpilogueFacts:
         return "direct" in self.paths
 
 
+_WHOLE_RATE = OperandLoads()
+
+
+@dataclass(frozen=True)
+class OperandsFacts:
+    """The operands of the products.  Pairs are by SWAP_AB, 0 and 1, or by operand, A and B.
+
+    along_rows: of each product, by operand, whether rows, not k, may be contiguous.
+    no_fragments: by SWAP_AB, why consumers can't compute the operand along the rows; "": they can.
+    distinct: A before B.  pairs: of each product, the places of its A and B there.
+    computes: whether g1 gives any of them.  is_aligned: whether rows begin where TMA takes them.
+    rewrites: whether warps of the producer compute A in shared memory.
+    """
+
+    along_rows: tuple[tuple[bool, bool], ...]
+    no_fragments: tuple[str, str]
+    distinct: tuple[OperandFacts, ...] = (OperandFacts(True), OperandFacts(False))
+    pairs: tuple[tuple[int, int], ...] = ((0, 1),)
+    computes: bool = False
+    is_aligned: bool = True
+    rewrites: bool = False
+    loads: OperandLoads = _WHOLE_RATE
+
+    def is_async(self, *, is_a: bool) -> bool:
+        """Whether no A, or no B, passes through the registers of the producer's threads."""
+        return all(o.path != "registers" for o in self.distinct if o.is_a == is_a)
+
+
+@dataclass(frozen=True)
+class ResultFacts:
+    """The tensors of the product's dims that the epilogue makes.
+
+    swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
+    of the product's dims has contiguous columns.  can_turn: whether results with SWAP_AB=1 go
+    through shared memory turned.  is_heavy: whether costly functions make them.
+    """
+
+    swaps: tuple[int, ...]
+    is_along_columns: bool = False
+    can_turn: bool = False
+    is_heavy: bool = False
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """The rows of the product, where they are grouped or reduced.
+
+    groups: at most.  reductions: in the epilogue; along_row: those of rows.  width: at most, of
+    rows that are reduced and flow on; 0: none.  outputs: of each output with one element for each
+    row, its place and the most elements of a row.
+    """
+
+    is_grouped: bool = False
+    groups: int = 0
+    reductions: int = 0
+    along_row: int = 0
+    width: int = 0
+    outputs: tuple[tuple[int, int], ...] = ()
+
+
 @dataclass(frozen=True)
 class ProductFacts:
-    """See the file's docstring.  Pairs are by SWAP_AB, 0 and 1, or by operand, A and B.
+    """See the file's docstring.
 
     row: the instruction.  products: matmuls with one epilogue.  promotes: see `promotes`.
-    splits: of k at most, so that each part has a panel.
-    operands: distinct ones, A before B.  pairs: of each product, the places of its A and B there.
-    no_fragments: by SWAP_AB, why consumers can't compute the operand along the rows; "": they can.
-    is_computed: by operand of the first product, whether g1 gives it; computes: any of all.
-    has_integers: whether g1 reads integers of an operand's dims.
-    along_rows: of each product, by operand, whether rows, not k, may be contiguous.
-    swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
-    of the product's dims has contiguous columns.
-    epilogue: by SWAP_AB.  can_turn: whether results with SWAP_AB=1 go through shared memory turned.
-    rows: of each output with one element for each row, its place and the most elements of a row.
-    reductions: in the epilogue; along_row: those of rows.  width: at most, of rows that are reduced
-    and flow on; 0: none.  groups: of rows, at most.
-    load_share: of TMA's rate, and narrow: of A and B, see `product.model_sm90`.
+    splits: of k at most, so that each part has a panel.  epilogue: by SWAP_AB.
     most_sums: that two rows of a thread may have: twice the registers.
-    rewrites: whether warps of the producer compute A in shared memory.  row_bytes: of k of a stage.
-    has_phases: whether tiles differ in their steps.
+    row_bytes: of k of a stage.  has_phases: whether tiles differ in their steps.
     """
 
     row: wgmma.Instruction
     products: int
     promotes: bool
     splits: int
-    no_fragments: tuple[str, str]
-    is_computed: tuple[bool, bool]
-    computes: bool
-    along_rows: tuple[tuple[bool, bool], ...]
-    is_aligned: bool
-    swaps: tuple[int, ...]
-    is_along_columns: bool
+    operands: OperandsFacts
     epilogue: tuple[EpilogueFacts, EpilogueFacts]
-    is_heavy: bool
-    reductions: int
-    along_row: int
-    width: int
-    is_grouped: bool
-    groups: int
-    load_share: float
-    operands: tuple[OperandFacts, ...] = (OperandFacts(True), OperandFacts(False))
-    pairs: tuple[tuple[int, int], ...] = ((0, 1),)
-    rows: tuple[tuple[int, int], ...] = ()
-    narrow: tuple[bool, bool] = (False, False)
+    results: ResultFacts
+    rows: RowFacts = RowFacts()
     most_sums: int = MOST_SUMS
-    rewrites: bool = False
     row_bytes: int = wgmma.ROW_BYTES
     has_phases: bool = False
-    has_integers: bool = False
-    can_turn: bool = False
 
     @property
     def panel_k(self) -> int:
         """Elements of k of a stage."""
         return self.row_bytes // self.row.element_bytes
-
-    def is_async(self, *, is_a: bool) -> bool:
-        """Whether no A, or no B, passes through the registers of the producer's threads."""
-        return all(o.path != "registers" for o in self.operands if o.is_a == is_a)
 
 
 @remembered
@@ -143,44 +168,59 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         products=len(found),
         promotes=promotes(op),
         splits=max(n for n in SPLITS if n == 1 or op.a.shape[-1].bounds()[0] >= n * row.panel_k),
-        no_fragments=(
-            _no_fragments(fusion, operands, swaps=False),
-            _no_fragments(fusion, operands, swaps=True),
+        operands=OperandsFacts(
+            along_rows=tuple(
+                (
+                    _may_lie_along_rows(m.a, row, is_a=True),
+                    _may_lie_along_rows(m.b, row, is_a=False),
+                )
+                for m in found
+            ),
+            no_fragments=(
+                _no_fragments(fusion, operands, swaps=False),
+                _no_fragments(fusion, operands, swaps=True),
+            ),
+            distinct=operands,
+            pairs=tuple((sides.index((m.a, True)), sides.index((m.b, False))) for m in found),
+            computes=computes_operands(fusion),
+            is_aligned=all(_is_aligned(t) for t, _ in sides),
+            loads=_loads_of(fusion, op, [operand for operand, _ in sides]),
         ),
-        is_computed=(op.a in fusion.producers, op.b in fusion.producers),
-        computes=computes_operands(fusion),
-        along_rows=tuple(
-            (_may_lie_along_rows(m.a, row, is_a=True), _may_lie_along_rows(m.b, row, is_a=False))
-            for m in found
-        ),
-        is_aligned=all(_is_aligned(t) for t, _ in sides),
-        swaps=tuple(swaps_of_bits(fusion)),
-        is_along_columns=bool(whole) and is_along_columns(whole[0]),
         epilogue=(
             _epilogue_of(fusion, swaps=False, turns=False),
             _epilogue_of(fusion, swaps=True, turns=can_turn),
         ),
-        operands=operands,
-        pairs=tuple((sides.index((m.a, True)), sides.index((m.b, False))) for m in found),
-        rows=tuple(
-            (place, dims[-1].bounds()[1])
-            for place, t in enumerate(fusion.outputs)
-            if t.shape != dims and t.shape[:-1] == dims[:-1]
+        results=ResultFacts(
+            swaps=tuple(swaps_of_bits(fusion)),
+            is_along_columns=bool(whole) and is_along_columns(whole[0]),
+            can_turn=can_turn,
+            is_heavy=any(is_heavy(other) for other in fusion.ops),
         ),
-        is_heavy=any(is_heavy(other) for other in fusion.ops),
-        reductions=len(fusion.with_role("reduction")),
-        along_row=sum(_is_along_row(op) for op in fusion.ops),
-        width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
-        is_grouped=grouped,
-        groups=groups_of(fusion).bounds()[1],
-        load_share=min(
-            (load_share(pitch_bytes(t)) for t in (op.a, op.b) if _is_aligned(t)), default=1.0
+        rows=RowFacts(
+            is_grouped=grouped,
+            groups=groups_of(fusion).bounds()[1],
+            reductions=len(fusion.with_role("reduction")),
+            along_row=sum(_is_along_row(op) for op in fusion.ops),
+            width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
+            outputs=tuple(
+                (place, dims[-1].bounds()[1])
+                for place, t in enumerate(fusion.outputs)
+                if t.shape != dims and t.shape[:-1] == dims[:-1]
+            ),
         ),
+    )
+
+
+def _loads_of(fusion: Fusion, op: Product, operands: Sequence[Tensor]) -> OperandLoads:
+    """How A and B of the first product come.  operands: of all products."""
+    sides = (op.a, op.b)
+    return OperandLoads(
+        share=min((load_share(pitch_bytes(t)) for t in sides if _is_aligned(t)), default=1.0),
         narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
-        can_turn=can_turn,
+        computed=(op.a in fusion.producers, op.b in fusion.producers),
         has_integers=any(
             t.type.is_integer and t.shape == operand.shape
-            for operand, _ in sides
+            for operand in operands
             if operand in fusion.producers
             for t in fusion.read_inputs(operand)
         ),

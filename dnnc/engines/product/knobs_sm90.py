@@ -51,28 +51,33 @@ def candidates_of(
 
     rows: that the product has in the typical case.
     """
-    swaps = [int(facts.is_along_columns)]
-    if facts.computes:
+    swaps = [int(facts.results.is_along_columns)]
+    if facts.operands.computes:
         swaps = [0, 1]  # consumers compute the operand along the rows, of either side
     if not swaps[0] and rows <= FEW_ROWS:
         swaps = [1, 0]
-    if facts.width:
+    if facts.rows.width:
         swaps = [0]
-    swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
+    swaps = [swap for swap in swaps if swap in facts.results.swaps] or facts.results.swaps
     found = [
         knobs
         for swap in swaps
         for tiles, roles in ((TILES, _alone(facts)), (TURN_TILES, (TURNS,)))
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
-    if swaps == [0] and 1 in facts.swaps and facts.can_turn and FEW_ROWS < rows <= _SOME_ROWS:
+    if (
+        swaps == [0]
+        and 1 in facts.results.swaps
+        and facts.results.can_turn
+        and FEW_ROWS < rows <= _SOME_ROWS
+    ):
         found += legal_choices(facts, target, 1, _ACROSS)
     return found
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:
     """Values of WARP_SPEC_CFG that are worth a look where warpgroups share their tiles."""
-    return (FRAGMENTS, 2, 1) if facts.computes else (1,)
+    return (FRAGMENTS, 2, 1) if facts.operands.computes else (1,)
 
 
 @functools.lru_cache(maxsize=512)
@@ -87,7 +92,7 @@ def legal_choices(
 
     roles: values of WARP_SPEC_CFG.
     """
-    clusters = (*_CLUSTERS, (1, 4, 1)) if facts.width else _CLUSTERS
+    clusters = (*_CLUSTERS, (1, 4, 1)) if facts.rows.width else _CLUSTERS
     found: list[Knobs] = []
     for (rows, columns), (*cluster, splits), producers in product_of(tiles, clusters, roles):
         tile = (columns, rows) if swap else (rows, columns)
@@ -103,7 +108,7 @@ def legal_choices(
         if _chunk_reasons(layout):
             continue
         first, second = layout.bytes, replace(layout, stages=2).bytes
-        if facts.rewrites:  # each stage has more than its tiles
+        if facts.operands.rewrites:  # each stage has more than its tiles
             second = layout_of(replace(choice, stages=2), facts).bytes
         fitting = 1 + (target.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
@@ -135,7 +140,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         # More accumulators than the registers of two consumer warpgroups hold.
         what = f"{sums} sums in two rows of a thread"
         return (knob_reason(what, f"up to {facts.most_sums}"),)
-    if columns in BESIDE and (facts.reductions or choice.splits > 1):
+    if columns in BESIDE and (facts.rows.reductions or choice.splits > 1):
         what = f"{columns} columns with reductions or split k"
         return (knob_reason(what, f"up to {max(COLUMNS)}"),)
     if choice.shared_blocks > MOST_BLOCKS:
@@ -143,29 +148,29 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
     if choice.producers == 2 and (
-        choice.block.consumers == 1 or columns > 192 or not facts.computes
+        choice.block.consumers == 1 or columns > 192 or not facts.operands.computes
     ):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
         what = f"WARP_SPEC_CFG=2 with tile {choice.tile_m}x{choice.tile_n}"
         return (knob_reason(what, "operands behind g1, two consumers, up to 192 columns"),)
-    what = facts.no_fragments[choice.swaps]
+    what = facts.operands.no_fragments[choice.swaps]
     if choice.takes_fragments and what:
         supported = "one operand of 16 bits along the rows, behind pointwise operations on "
         supported += "what TMA brings with k contiguous; the other one as TMA brings it"
         return (knob_reason(f"WARP_SPEC_CFG={FRAGMENTS}: {what}", supported),)
     if reasons := _turn_reasons(choice, facts):
         return reasons
-    if choice.swaps not in facts.swaps:
+    if choice.swaps not in facts.results.swaps:
         what = f"SWAP_AB={int(choice.swaps)} with the layout of boolean outputs, or with tensors "
         what += "that are read for the phases of a gradient"
-        return (knob_reason(what, f"SWAP_AB={facts.swaps[0]}"),)
+        return (knob_reason(what, f"SWAP_AB={facts.results.swaps[0]}"),)
     if reasons := _split_reasons(choice, facts):
         return reasons
     if reasons := _share_reasons(choice, facts):
         return reasons
-    if rows == 256 and choice.producers == 2 and facts.is_heavy:
+    if rows == 256 and choice.producers == 2 and facts.results.is_heavy:
         return (knob_reason("256 rows, WARP_SPEC_CFG=2 and costly functions", "up to 128"),)
-    if rows == 256 and not facts.is_aligned:
+    if rows == 256 and not facts.operands.is_aligned:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.
         return (knob_reason("256 rows with unaligned operands", "up to 128"),)
     return _row_reasons(choice, facts)
@@ -187,20 +192,22 @@ def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     if not choice.takes_turns:
         return ()
     what = ""
-    if facts.computes or not (facts.is_async(is_a=True) and facts.is_async(is_a=False)):
+    if facts.operands.computes or not (
+        facts.operands.is_async(is_a=True) and facts.operands.is_async(is_a=False)
+    ):
         what = "operands that pass through registers"
     elif facts.promotes:
         what = "fp8 products summed in FLOAT"
-    elif facts.is_grouped:
+    elif facts.rows.is_grouped:
         what = "grouped rows"
-    elif facts.rewrites:
+    elif facts.operands.rewrites:
         what = "an X that is computed"
     elif facts.has_phases:
         what = "phases of a gradient with a stride"
     elif choice.splits > 1:
         what = "split k"
-    elif facts.width > choice.sides[1]:
-        what = f"rows of {facts.width} over several blocks"
+    elif facts.rows.width > choice.sides[1]:
+        what = f"rows of {facts.rows.width} over several blocks"
     if not what:
         return ()
     supported = "operands that TMA brings, plain tiles, rows that are reduced in one tile"
@@ -210,7 +217,7 @@ def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
 def _row_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """A row that is reduced and goes on lies in the registers of four lanes, or in those of
     the blocks of a cluster that have its columns."""
-    width = facts.width
+    width = facts.rows.width
     if not width:
         return ()
     columns, blocks = choice.tile_n, choice.blocks_n
@@ -230,7 +237,7 @@ def _split_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         return ()
     if choice.shared_blocks > 1:
         return (knob_reason("split k and shared tiles", "SPLIT_K_SLC=1 or TILE_CGA_*=1"),)
-    if facts.reductions:
+    if facts.rows.reductions:
         return (knob_reason("split k and reductions", "SPLIT_K_SLC=1"),)
     if facts.splits < splits:
         least = splits * facts.panel_k
@@ -245,7 +252,7 @@ def _share_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     """A block's share of an operand tile is whole swizzle atoms, or whole panels."""
     sides = (("A", choice.tile_m, choice.blocks_n),
              ("B", choice.tile_n, choice.blocks_m))  # fmt: skip
-    for along_rows in facts.along_rows:
+    for along_rows in facts.operands.along_rows:
         for (name, side, peers), is_mn_major in zip(sides, along_rows, strict=True):
             whole = wgmma.PANEL_ROWS if is_mn_major else wgmma.ATOM_ROWS
             if side % (peers * whole):

@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import wgmma
-from ...codegen.hopper.cluster import residents
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes
@@ -48,7 +47,7 @@ from .knobs_sm90 import (
 )
 from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
-from .model_sm90 import HopperWork, hopper_tile
+from .model_sm90 import HopperBlock, HopperWork, hopper_tile
 from .pattern import (
     Product,
     compute_reasons,
@@ -192,26 +191,24 @@ class MatmulSm90Engine(Engine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts, choice = facts_of(fusion), Choice.of(knobs)
-        tile = (choice.tile_m, choice.tile_n)
-        return hopper_tile(
-            tile,
+        block = HopperBlock(
+            (choice.tile_m, choice.tile_n),
             (choice.blocks_m, choice.blocks_n),
             choice.stages,
             facts.row.panel_k,
             choice.swaps,
             choice.splits,
-            facts.products,
-            facts.is_heavy,
-            facts.epilogue[choice.swaps].is_direct or leaves_few(choice, facts),
-            facts.load_share,
-            facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if choice.takes_fragments else choice.producers,
+            choice.takes_turns,
+        )
+        return hopper_tile(
+            block,
+            facts.products,
+            facts.operands.loads,
+            facts.results.is_heavy,
+            facts.epilogue[choice.swaps].is_direct or leaves_few(choice, facts),
             target.mma_tflops[RATE_OF[facts.row.a]],
-            residents(target.sm_count, choice.shared_blocks * choice.splits),
             target,
-            narrow=facts.narrow,
-            takes_turns=choice.takes_turns,
-            has_integers=facts.has_integers,
         ).predict(_work(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:

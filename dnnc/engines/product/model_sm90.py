@@ -13,11 +13,13 @@ fit did not see.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import log2
+from typing import NamedTuple
 
 from ...codegen.hopper import wgmma
+from ...codegen.hopper.cluster import residents
 from ...target import Target
 from ..engine import Prediction
 from .memory_model import again_share, bent, transfer_seconds
@@ -119,114 +121,145 @@ class HopperWork:
     split: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class HopperTile:
-    """How a product is tiled; what does not depend on its sizes is computed once.
+class HopperBlock(NamedTuple):
+    """A block's tile of a product, and its cluster.
 
-    tile, cluster: along M and N.  depth: of a stage.  swaps: whether N lies along the
-    instruction's rows.  splits: blocks that share k.  products: matmuls with one epilogue.
-    is_heavy: whether the epilogue has costly functions.  is_direct: whether outputs are stored
-    from registers.  load_share: of TMA's rate.  computed_rows: of the operands' tiles
-    that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
-    do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
-    at the same time.
-    has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col: whether
-    A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the share that is loaded:
-    pixels with their halo stay for all taps of a filter.  narrow: of A and B, whether they go
-    through registers element by element, in each block of a cluster.  rewrites: whether what is
-    loaded of A is computed in shared memory.  takes_turns: two warpgroups have a tile each by
-    turns, and one's epilogue runs beside the other's products.  taken: seconds in which threads
-    take a stage's part of A into their registers, of tiles that come for all of k at once, so that
-    stages are parts of one load; 0: products read it where it is.  has_integers: whether rows that
-    are computed are made of integers.  filters: of a convolution, tiles of outputs beside each
-    other, each of which has filters of its own.  multiplied: of the panels' k, what products take.
+    tile, cluster: along M and N.  stages, depth: of the ring, and elements of k of a stage.
+    swaps: whether N lies along the instruction's rows.  splits: blocks that share k.
+    producers: warpgroups that load and compute operands; 0: those that multiply compute them.
+    takes_turns: two warpgroups have a tile each by turns, and one's epilogue runs beside the
+    other's products.
     """
 
     tile: tuple[int, int]
     cluster: tuple[int, int]
     stages: int
     depth: int
-    swaps: bool
-    splits: int
-    products: int
-    is_heavy: bool
-    is_direct: bool
-    load_share: float
-    computed_rows: int
-    producers: int
-    mma_tflops: float
-    residents: int
-    target: Target
+    swaps: bool = False
+    splits: int = 1
+    producers: int = 1
+    takes_turns: bool = False
+
+
+class OperandLoads(NamedTuple):
+    """How A and B come.
+
+    share: of TMA's rate.  narrow: of A and B, whether they go through registers element by element,
+    in each block of a cluster.  computed: of A and B, the share of their rows that comes out of g1.
+    has_integers: whether that is made of integers.
+    """
+
+    share: float = 1.0
+    narrow: tuple[bool, bool] = (False, False)
+    computed: tuple[float, float] = (0, 0)
+    has_integers: bool = False
+
+
+class PixelLoads(NamedTuple):
+    """How the pixels of a convolution come.
+
+    is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
+    share that is loaded: pixels with their halo stay for all taps of a filter.
+    has_phases: tiles of pixels with their halo come by the phases of a stride.  rewrites: whether
+    what is loaded of A is computed in shared memory.  filters: tiles of outputs beside each other,
+    each of which has filters of its own.  multiplied: of the panels' k, what products take.
+    taken: seconds in which threads take a stage's part of A into their registers, of tiles that
+    come for all of k at once, so that stages are parts of one load; 0: products read it where it
+    is.
+    """
+
     is_im2col: bool = False
     loads: tuple[float, float] = (1.0, 1.0)
-    narrow: tuple[bool, bool] = (False, False)
-    rewrites: bool = False
-    takes_turns: bool = False
-    taken: float = 0.0
     has_phases: bool = False
-    has_integers: bool = False
+    rewrites: bool = False
     filters: int = 1
     multiplied: float = 1.0
+    taken: float = 0.0
 
-    _tall: int = field(init=False)  # rows and columns of a cluster
-    _wide: int = field(init=False)
-    _fill: float = field(init=False)
-    _step: float = field(init=False)
-    _wait: float = field(init=False)
-    _after: float = field(init=False)
 
-    def __post_init__(self) -> None:
-        vars(self).update(
-            _tall=self.tile[0] * self.cluster[0],
-            _wide=self.tile[1] * self.cluster[1],
-            _fill=self._fill_seconds(),
-            _step=self._step_seconds(),
-            _wait=_LATENCY_SECONDS / (self.stages - 1),
-            _after=self._after_seconds(),
-        )
+_NO_PIXELS = PixelLoads()
+
+
+@dataclass(frozen=True)
+class HopperTile:
+    """How a product is tiled; what does not depend on its sizes is computed once.
+
+    products: matmuls with one epilogue.  is_heavy: whether the epilogue has costly functions.
+    is_direct: whether outputs are stored from registers.  mma_tflops: the tensor cores' rate for
+    the operand type.
+    """
+
+    block: HopperBlock
+    products: int
+    operands: OperandLoads
+    is_heavy: bool
+    is_direct: bool
+    mma_tflops: float
+    target: Target
+    pixels: PixelLoads = _NO_PIXELS
+
+    @cached_property
+    def _residents(self) -> int:
+        """Clusters that run at the same time."""
+        rows, columns = self.block.cluster
+        return residents(self.target.sm_count, rows * columns * self.block.splits)
+
+    @cached_property
+    def _tall(self) -> int:
+        """Rows of a cluster."""
+        return self.block.tile[0] * self.block.cluster[0]
+
+    @cached_property
+    def _wide(self) -> int:
+        """Columns of a cluster."""
+        return self.block.tile[1] * self.block.cluster[1]
+
+    @cached_property
+    def _wait(self) -> float:
+        return _LATENCY_SECONDS / (self.block.stages - 1)
 
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
         clusters = work.count * self._clusters(work)
-        rounds = -(-clusters // self.residents)
-        panels = -(-work.k // self.depth)
-        steps = -(-panels // self.splits)  # stages of a block's tile
-        if self.taken:
-            steps = work.k / self.depth
-        after = self._after + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
+        rounds = -(-clusters // self._residents)
+        panels = -(-work.k // self.block.depth)
+        steps = -(-panels // self.block.splits)  # stages of a block's tile
+        if self.pixels.taken:
+            steps = work.k / self.block.depth
+        after = self._after_seconds + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
         products = self._product_seconds(steps) * (_PAST_END_SHARE if self._is_past(work) else 1.0)
-        busy = self._fill + self._busy_seconds(rounds, products, after)
+        busy = self._fill_seconds + self._busy_seconds(rounds, products, after)
         moved_bytes = work.moved_bytes + self._split_bytes(work)
         transfer = transfer_seconds(moved_bytes, self.target)
         if self._is_plain:  # of pixels it is not fitted
-            transfer *= again_share(work.m, work.n, work.k, self.tile)
-        elif self.takes_turns and work.n > self.tile[1]:
+            transfer *= again_share(work.m, work.n, work.k, self.block.tile)
+        elif self.block.takes_turns and work.n > self.block.tile[1]:
             transfer *= _TURNED_AGAIN
         if work.groups:
             transfer += transfer_seconds(self._weights_again(work), self.target)
-        seconds = bent(busy, transfer + self._fill + after)
+        seconds = bent(busy, transfer + self._fill_seconds + after)
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
     @property
     def _is_plain(self) -> bool:
         """Whether both operands are matrices, none of them pixels."""
-        return not self.is_im2col and self.loads[0] == 1.0
+        return not self.pixels.is_im2col and self.pixels.loads[0] == 1.0
 
     def _clusters(self, work: HopperWork) -> int:
         """The tiles of clusters of one product."""
         across = -(-work.n // self._wide)
         if not work.groups:
             return -(-work.m // self._tall) * across
-        in_pairs = are_pairs(self.cluster, swaps=self.swaps)
-        tall = self.tile[0] if in_pairs else self._tall
+        in_pairs = are_pairs(self.block.cluster, swaps=self.block.swaps)
+        tall = self.block.tile[0] if in_pairs else self._tall
         # A group has half a tile more than its rows fill, and one at least.
         down = max(-(-work.m // tall) + work.groups // 2, work.groups)
         return -(-down * across // 2) if in_pairs else down * across
 
     def _is_past(self, work: HopperWork) -> bool:
         """Whether clusters have whole tiles past the end of a product."""
-        sides = zip((work.m, work.n), self.tile, self.cluster, strict=True)
+        sides = zip((work.m, work.n), self.block.tile, self.block.cluster, strict=True)
         if work.groups or not self._is_plain:
             return False
         return any(-(-size // side) % blocks for size, side, blocks in sides)
@@ -234,7 +267,7 @@ class HopperTile:
     def _weights_again(self, work: HopperWork) -> float:
         """Bytes that memory moves more, where several clusters multiply a group's weights and are
         not at the same place of k."""
-        element = wgmma.ROW_BYTES // self.depth
+        element = wgmma.ROW_BYTES // self.block.depth
         weights = work.groups * work.n * work.k * element * self.products
         clusters = work.m / work.groups / self._tall
         return weights * min(1.0, _GROUPS_AGAIN * max(0.0, clusters - 0.5))
@@ -244,21 +277,21 @@ class HopperTile:
         if not work.split:
             return 0.0
         boxes = _SPLIT_STORE_SHARE * sum(work.split) * work.n
-        seams = max(0, -(-work.n // self.tile[1]) - 1) * _SEAM_BYTES * len(work.split)
-        within = 1 - 1 / self.cluster[1]
+        seams = max(0, -(-work.n // self.block.tile[1]) - 1) * _SEAM_BYTES * len(work.split)
+        within = 1 - 1 / self.block.cluster[1]
         seams *= 1 - within * (1 - _CLUSTER_SEAM_SHARE)
         return work.count * work.m * (boxes + seams)
 
     def _is_short(self, work: HopperWork) -> bool:
         """Whether a tile has few elements of a row of C."""
-        return min(work.n, self.tile[1]) <= _SHORT_ROW
+        return min(work.n, self.block.tile[1]) <= _SHORT_ROW
 
     def _busy_seconds(self, rounds: int, products: float, after: float) -> float:
         """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
         and of what follows them."""
-        if not self.takes_turns:
+        if not self.block.takes_turns:
             return rounds * (products + after)
-        products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
+        products += _TURN_SECONDS if self.block.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
         return rounds * max(products, (products + after) / 2) + after
 
@@ -267,92 +300,106 @@ class HopperTile:
 
         Not so those of pixels: where the numbers of convolutions were fitted, each waited.
         """
-        if self.is_im2col or self.loads[0] < 1.0:
-            least = 0.0 if self.is_im2col else _HALO_STEP_SECONDS
-            return steps * max(self._step, self._wait, least)
-        later = max(0.0, steps - self.stages)
-        return steps * self._step + later * max(0.0, self._wait - self._step)
+        if self.pixels.is_im2col or self.pixels.loads[0] < 1.0:
+            least = 0.0 if self.pixels.is_im2col else _HALO_STEP_SECONDS
+            return steps * max(self._step_seconds, self._wait, least)
+        later = max(0.0, steps - self.block.stages)
+        return steps * self._step_seconds + later * max(0.0, self._wait - self._step_seconds)
 
+    @cached_property
     def _fill_seconds(self) -> float:
-        if self.cluster != (1, 1) or self.splits > 1:
+        if self.block.cluster != (1, 1) or self.block.splits > 1:
             return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
-        return _FILL_SECONDS + (_HALO_FILL_SECONDS if self.loads[0] < 1.0 else 0.0)
+        return _FILL_SECONDS + (_HALO_FILL_SECONDS if self.pixels.loads[0] < 1.0 else 0.0)
 
     @property
     def _sides(self) -> tuple[tuple[float, float, bool], ...]:
         """The sides of A and B: (rows of a stage's tile, the part of them that a block loads,
         narrow?)."""
-        rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
-        sides = ((rows, self.cluster[1]), (self.products * columns, self.cluster[0]))
+        block = self.block
+        rows, columns = (n * share for n, share in zip(block.tile, self.pixels.loads, strict=True))
+        sides = ((rows, block.cluster[1]), (self.products * columns, block.cluster[0]))
         return tuple(
             (side, side if is_narrow else side / blocks, is_narrow)
-            for (side, blocks), is_narrow in zip(sides, self.narrow, strict=True)
+            for (side, blocks), is_narrow in zip(sides, self.operands.narrow, strict=True)
         )
 
     def _load_seconds(self) -> float:
         """Seconds of a stage's loads."""
         rows = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow)
         seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
-        if any(self.narrow):
+        if any(self.operands.narrow):
             seconds += _NARROW_SECONDS
-        return max(rows * _LINE_BYTES / (_LOAD_RATE * self.load_share), seconds)
+        return max(rows * _LINE_BYTES / (_LOAD_RATE * self.operands.share), seconds)
 
+    @cached_property
     def _step_seconds(self) -> float:
-        rows, columns = self.tile[::-1] if self.swaps else self.tile
+        block, loaded = self.block, self.pixels
+        rows, columns = block.tile[::-1] if block.swaps else block.tile
         worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
-        multiply = 2 * rows * worked * self.depth * self.multiplied * self.products / rate
+        multiply = 2 * rows * worked * block.depth * loaded.multiplied * self.products / rate
         load = self._load_seconds()
         if columns > 128 and columns % 64 and self._is_plain:
             multiply *= _UNEVEN_SHARE
-        if self.loads[0] < 1.0:
-            multiply *= _PHASE_SHARE if self.has_phases else _HALO_SHARE
-        if self.is_im2col and self.cluster[0] > 1:
+        if loaded.loads[0] < 1.0:
+            multiply *= _PHASE_SHARE if loaded.has_phases else _HALO_SHARE
+        if loaded.is_im2col and block.cluster[0] > 1:
             multiply *= _SHARED_FILTERS
         computed = self._computed_seconds()
-        if self.producers:  # they take slots from those that multiply
+        if block.producers:  # they take slots from those that multiply
             multiply = bent(multiply, computed)
-        elif self.computed_rows:
+        elif self._computed_rows:
             multiply += computed
-        if self.rewrites:
-            load = max(load, self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE)
+        if loaded.rewrites:
+            load = max(load, block.tile[0] * loaded.loads[0] * block.depth / _REWRITE_RATE)
         # Bound by either, pixels and products hold each other up.
         pixels = self._pixel_seconds()
-        seconds = max(bent(bent(multiply, pixels), self.taken), load)
-        if not self.is_im2col:
+        seconds = max(bent(bent(multiply, pixels), loaded.taken), load)
+        if not loaded.is_im2col:
             return seconds
         # Few stages do not cover what follows each other until one is free again.
-        return max(seconds, (_REFILL_SECONDS + pixels + multiply) / self.stages)
+        return max(seconds, (_REFILL_SECONDS + pixels + multiply) / block.stages)
+
+    @property
+    def _computed_rows(self) -> float:
+        """Rows of the operands' tiles that come out of g1, together."""
+        shares, (rows, columns) = self.operands.computed, self.block.tile
+        return shares[0] * rows + shares[1] * columns
 
     def _computed_seconds(self) -> float:
         """Seconds of a stage's elements that come out of g1."""
-        elements = self.computed_rows * self.depth
-        if not self.producers:
-            rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
+        elements = self._computed_rows * self.block.depth
+        if not self.block.producers:
+            rate = _INTEGER_FRAGMENT_RATE if self.operands.has_integers else _FRAGMENT_RATE
             return elements / rate
-        rate = _INTEGER_COMPUTE_RATE if self.has_integers else _COMPUTE_RATE
-        return elements / (rate * (1 + _SECOND_PRODUCER * (self.producers - 1)))
+        rate = _INTEGER_COMPUTE_RATE if self.operands.has_integers else _COMPUTE_RATE
+        return elements / (rate * (1 + _SECOND_PRODUCER * (self.block.producers - 1)))
 
     def _pixel_seconds(self) -> float:
         """Seconds of a stage's loads by im2col, and of the filters beside them."""
-        if not self.is_im2col:
+        if not self.pixels.is_im2col:
             return 0.0
         share = _FILTER_SHARE
-        if self.load_share < 1.0:
-            share += _SPLIT_FILTER_SHARE / (self.filters * self.cluster[0])
-        rows = self.tile[0] / self.cluster[1] + share * self.tile[1] / self.cluster[0]
-        return rows * _LINE_BYTES / (_IM2COL_RATE * self.load_share)
+        if self.operands.share < 1.0:
+            share += _SPLIT_FILTER_SHARE / (self.pixels.filters * self.block.cluster[0])
+        rows = (
+            self.block.tile[0] / self.block.cluster[1]
+            + share * self.block.tile[1] / self.block.cluster[0]
+        )
+        return rows * _LINE_BYTES / (_IM2COL_RATE * self.operands.share)
 
+    @cached_property
     def _after_seconds(self) -> float:
         """Seconds of what follows a tile's products."""
-        elements = self.tile[0] * self.tile[1]
+        elements = self.block.tile[0] * self.block.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
         seconds = _TILE_SECONDS + elements / rate
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
-        if self.splits > 1:
-            seconds += _SPLIT_SECONDS * log2(self.splits) + elements * 4 / _SPLIT_RATE
+        if self.block.splits > 1:
+            seconds += _SPLIT_SECONDS * log2(self.block.splits) + elements * 4 / _SPLIT_RATE
         return seconds
 
 

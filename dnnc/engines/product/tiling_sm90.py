@@ -25,15 +25,17 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
     epilogue, is_direct = facts.epilogue[swaps], leaves_few(choice, facts)
     # Warps of a producer that computes have no time to load for the epilogue.
     has_loads = splits == 1 and loads_are_async(choice, facts) and not is_direct
-    held, rows_of = columns * (cluster[1] if facts.width else 1), dict(facts.rows)
-    spans = facts.along_row if facts.width > columns else 0
+    held, rows_of = columns * (cluster[1] if facts.rows.width else 1), dict(facts.rows.outputs)
+    spans = facts.rows.along_row if facts.rows.width > columns else 0
     # Those along the instruction's rows come first.
-    order = sorted(range(len(facts.operands)), key=lambda i: facts.operands[i].is_a == swaps)
+    distinct = facts.operands.distinct
+    order = sorted(range(len(distinct)), key=lambda i: distinct[i].is_a == swaps)
     places = {number: place for place, number in enumerate(order)}
+    group_rows = max(1, choice.swizzle // (rows * cluster[0]))
     return Tiling(
         row=wgmma.INSTRUCTIONS[facts.row.b, facts.row.a] if swaps else facts.row,
         block=choice.block,
-        grid=TileGrid(cluster, splits, facts.groups, max(1, choice.swizzle // (rows * cluster[0]))),
+        grid=TileGrid(cluster, splits, facts.rows.groups, group_rows),
         epilogue=EpilogueTiles(
             outputs=tuple(
                 _path(path, is_direct, not swaps and place in rows_of and rows_of[place] <= held)
@@ -44,30 +46,31 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
             loaded_bytes=epilogue.loaded if has_loads else (),
             pair=2 if epilogue.is_even else 1,
             exchanges=exchanges(spans, choice.block.blocks_of_rows),
-            is_turned=is_turned(columns, swaps=swaps, can_turn=facts.can_turn),
+            is_turned=is_turned(columns, swaps=swaps, can_turn=facts.results.can_turn),
         ),
         stages=choice.stages,
-        operands=_operands([facts.operands[number] for number in order], facts, choice),
+        operands=_operands([distinct[number] for number in order], facts, choice),
         products=tuple(
-            (places[b], places[a]) if swaps else (places[a], places[b]) for a, b in facts.pairs
+            (places[b], places[a]) if swaps else (places[a], places[b])
+            for a, b in facts.operands.pairs
         ),
         promotes=facts.promotes,
         row_bytes=facts.row_bytes,
-        rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.rewrites else 0,
+        rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.operands.rewrites else 0,
     )
 
 
 def leaves_few(choice: Choice, facts: ProductFacts) -> bool:
     """Whether results that could go through shared memory turned are few, and do not."""
     swaps, columns = choice.swaps, choice.sides[1]
-    return swaps and facts.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
+    return swaps and facts.results.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
 
 
 def loads_are_async(choice: Choice, facts: ProductFacts) -> bool:
     """Whether no operand passes through the producers' registers."""
     if choice.takes_fragments:  # the one along the rows comes raw
-        return facts.is_async(is_a=choice.swaps)
-    return facts.is_async(is_a=True) and facts.is_async(is_a=False)
+        return facts.operands.is_async(is_a=choice.swaps)
+    return facts.operands.is_async(is_a=True) and facts.operands.is_async(is_a=False)
 
 
 def _path(path: str, is_direct: bool, holds_rows: bool) -> str:

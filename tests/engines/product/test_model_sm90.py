@@ -7,7 +7,7 @@ import dnnc
 from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
-from dnnc.engines.product.model_sm90 import HopperTile, HopperWork
+from dnnc.engines.product.model_sm90 import HopperBlock, HopperTile, HopperWork, OperandLoads
 from dnnc.target import of
 
 WORK = HopperWork(m=4096, n=1024, k=4097, count=1, moved_bytes=50_000_000)
@@ -19,12 +19,10 @@ def seconds(tile, cluster=(1, 1), narrow=(True, True), load_share=1.0):
 
 def predicted(work, tile, cluster=(1, 1), narrow=(False, False), load_share=1.0):
     target = of("sm_90a")
-    made = HopperTile(
-        tile, cluster, stages=4, depth=64, swaps=False, splits=1, products=1, is_heavy=False,
-        is_direct=False, load_share=load_share, computed_rows=0, producers=1,
-        mma_tflops=target.mma_tflops["bf16"], residents=132 // (cluster[0] * cluster[1]),
-        target=target, narrow=narrow,
-    )  # fmt: skip
+    block = HopperBlock(tile, cluster, stages=4, depth=64)
+    operands = OperandLoads(load_share, narrow)
+    rate = target.mma_tflops["bf16"]
+    made = HopperTile(block, 1, operands, False, False, rate, target)
     return made.predict(work)
 
 
