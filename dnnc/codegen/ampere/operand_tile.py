@@ -39,39 +39,46 @@ def access_bytes(tensor: Tensor, along: int) -> int:
     return known
 
 
+@dataclass(frozen=True)
+class Side:
+    """An operand's side of a block's tile.  dtype: of the operand.  rows, k: of the tile."""
+
+    dtype: DType
+    is_a: bool
+    rows: int
+    k: int
+
+
 @dataclass
 class OperandTile:
     """One operand of the product in a kernel: its tile in shared memory.
 
     value: the SSA tensor after g1.  plan: path, "async" or "registers"; access_bytes of a copy;
     k_contiguous; loads_along_k: whether fragments that go through registers lie along k.
-    tile_rows, tile_k: of the block's tile.  threads: of the group that loads it, a power of two;
-    0: all of the block.  is_panelled: it lies in panels of 128-byte rows, as `wgmma` reads them.
+    threads: of the group that loads it, a power of two; 0: all of the block.  is_panelled: it lies
+    in panels of 128-byte rows, as `wgmma` reads them.
     """
 
     kernel: Kernel
     region: Region
     value: Any
     plan: Mapping[str, Any]
-    operand: DType
-    is_a: bool
-    tile_rows: int
-    tile_k: int
+    side: Side
     threads: int = 0
     is_panelled: bool = False
 
     def __post_init__(self) -> None:
-        self.bytes = self.operand.bits // 8
+        self.bytes = self.side.dtype.bits // 8
         self.k_contiguous = self.plan["k_contiguous"]
         self.is_group = self.threads > 0
         self.threads = self.threads or self.kernel.threads
         self.shape: SwizzledTile | PanelTile
         if self.k_contiguous:
-            self.shape = SwizzledTile(self.tile_rows, self.tile_k * self.bytes)
+            self.shape = SwizzledTile(self.side.rows, self.side.k * self.bytes)
         elif self.is_panelled:
-            self.shape = PanelTile(self.tile_k, self.tile_rows * self.bytes)
+            self.shape = PanelTile(self.side.k, self.side.rows * self.bytes)
         else:
-            self.shape = SwizzledTile(self.tile_k, self.tile_rows * self.bytes)
+            self.shape = SwizzledTile(self.side.k, self.side.rows * self.bytes)
         self.chunk = CHUNK_BYTES // self.bytes
         self.is_async = self.plan["path"] == "async"
 
@@ -81,11 +88,11 @@ class OperandTile:
 
     def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
         """(row, k) within the tile of the first element of fragment i of this thread."""
-        inner = (self.tile_k if along_k else self.tile_rows) // elems
+        inner = (self.side.k if along_k else self.side.rows) // elems
         piece = self._thread() + i * self.threads
         if self._guard(elems, i) is not None:
             # A thread without a fragment of its own reads the last one, inside the tensor.
-            piece = ops.minimum(piece, self.tile_rows * self.tile_k // elems - 1)
+            piece = ops.minimum(piece, self.side.rows * self.side.k // elems - 1)
         outer, place = piece // inner, piece % inner * elems
         return (outer, place) if along_k else (place, outer)
 
@@ -95,11 +102,11 @@ class OperandTile:
 
     def _count(self, elems: int) -> int:
         """Fragments of a thread, the last of which some threads may not have."""
-        return -(-self.tile_rows * self.tile_k // elems // self.threads)
+        return -(-self.side.rows * self.side.k // elems // self.threads)
 
     def _guard(self, elems: int, i: Any) -> Any:
         """The condition under which fragment i of a thread exists; None: always."""
-        total = self.tile_rows * self.tile_k // elems
+        total = self.side.rows * self.side.k // elems
         if total % self.threads == 0 or (isinstance(i, int) and (i + 1) * self.threads <= total):
             return None
         return self._thread() + i * self.threads < total
@@ -136,7 +143,7 @@ class OperandTile:
         if not self.k_contiguous and self.bytes == mma.WORD_BYTES:
             return [
                 self._words(slot, first + i * rows, step, lane)
-                for rows in (mma.M if self.is_a else mma.N,)
+                for rows in (mma.M if self.side.is_a else mma.N,)
                 for i in range(count)
             ]
         places = {
@@ -145,8 +152,8 @@ class OperandTile:
             (False, True): mma.b_lane,
             (False, False): mma.b_lane_transposed,
         }
-        outer, chunk = places[(self.is_a, self.k_contiguous)](lane)
-        loads = count if self.is_a else count // 2
+        outer, chunk = places[(self.side.is_a, self.k_contiguous)](lane)
+        loads = count if self.side.is_a else count // 2
         found: list[list[Any]] = []
         for i in range(loads):
             if self.k_contiguous:
@@ -159,7 +166,7 @@ class OperandTile:
             registers = mma.load_matrices(
                 smem.byte_pointer(slot, offset), transposed=not self.k_contiguous
             )
-            found += [registers] if self.is_a else [registers[:2], registers[2:]]
+            found += [registers] if self.side.is_a else [registers[:2], registers[2:]]
         return found
 
     def _words(self, slot: Any, first: Any, step: Any, lane: Any) -> list[Any]:
@@ -171,7 +178,7 @@ class OperandTile:
         """
         row, pair = lane >> 2, (lane & 3) << 1
         k = step * (mma.K_BYTES // mma.WORD_BYTES) + pair
-        eights = range(0, mma.M if self.is_a else mma.N, mma.N)
+        eights = range(0, mma.M if self.side.is_a else mma.N, mma.N)
         return [
             ops.load(
                 smem.byte_pointer(slot, self._place(first + row + eight, at)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import dtypes
 from .. import ops
-from ..ampere.operand_tile import RawTile
+from ..ampere.operand_tile import RawTile, Side
 from ..kernel import Kernel
 from ..memory import smem
 from ..memory.matrix_tile import MatrixTile
@@ -64,9 +64,9 @@ class StagedOperand:
         if self.in_pairs:
             self.peers = blocks = self.cluster.blocks
         self.tile = MatrixTile(
-            self.kernel, self.region, self.value, self.plan, operand, self.is_a,
-            self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
-            blocks=blocks,
+            self.kernel, self.region, self.value, self.plan,
+            Side(operand, self.is_a, self.tile_rows, self.panels.k),
+            threads=wgmma.WARPGROUP_THREADS, is_panelled=True, blocks=blocks,
             starts_anywhere=self.starts_anywhere,
         )  # fmt: skip
         self.size, self.k_size = self.tile.size, self.tile.k_size

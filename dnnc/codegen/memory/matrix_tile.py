@@ -47,7 +47,7 @@ class MatrixTile(OperandTile):
         super().__post_init__()
         self.dims = self.matrix_dims
         rank = len(self.dims)
-        self.rows, self.depth = (rank - 2, rank - 1) if self.is_a else (rank - 1, rank - 2)
+        self.rows, self.depth = (rank - 2, rank - 1) if self.side.is_a else (rank - 1, rank - 2)
         self.size, self.k_size = self.dims[self.rows], self.dims[self.depth]
 
     @property
@@ -111,8 +111,8 @@ class MatrixTile(OperandTile):
         elems: int,
     ) -> None:
         size, k_size = self.row_end, self.k_end
-        whole_rows = self.size.known_divisor() % self.tile_rows == 0
-        whole_k = self.k_divisor % self.tile_k == 0
+        whole_rows = self.size.known_divisor() % self.side.rows == 0
+        whole_k = self.k_divisor % self.side.k == 0
         if self.k_contiguous:
             row = row if whole_rows else ops.minimum(row, size - 1)
             is_there = None
@@ -151,16 +151,16 @@ class MatrixTile(OperandTile):
     ) -> Any:
         along_k = self.plan["loads_along_k"]
         row, k = first_row + piece[0], first_k + piece[1]
-        row_tile = 0 if self.starts_anywhere else self.tile_rows * self.blocks
+        row_tile = 0 if self.starts_anywhere else self.side.rows * self.blocks
         divisor = self.size.known_divisor()
         row_index, _ = self._edge(row, lambda: self.row_end, divisor, row_tile, not along_k)
-        k_index, inside = self._edge(k, lambda: self.k_end, self.k_divisor, self.tile_k, along_k)
+        k_index, inside = self._edge(k, lambda: self.k_end, self.k_divisor, self.side.k, along_k)
         walk.forget()
         value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
         if inside is not None:
             mask = ops.splat(inside, self.chunk)
             value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
-        if self.is_panelled and self.operand == dtypes.f32:
+        if self.is_panelled and self.side.dtype == dtypes.f32:
             # As TMA does; `wgmma` would cut.
             words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
             found = [llvm.BitcastOp(ops.f32_type(), mma.tf32(word)).result for word in words]

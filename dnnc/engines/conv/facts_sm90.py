@@ -23,10 +23,11 @@ from ..product.facts_sm90 import (
     instruction_of_types,
     promotes_sums,
 )
-from ..product.model_sm90 import SECTOR_BYTES, HopperWork, OperandLoads
+from ..product.model_sm90 import SECTOR_BYTES, OperandLoads
 from ..product.operands_sm90 import OperandFacts, Raw
 from ..product.pattern import is_heavy
 from ..product.tile_sm90 import stored_by_tma
+from ..product.work import ProductWork
 from ..surface import bytes_of
 from .before_sm90 import beside_bytes, computes, kept_operands, raws_of, rewrites_in_place
 from .beside_sm90 import shape_of_knobs, side_by_side
@@ -241,7 +242,7 @@ def staged_y_loads(fusion: Fusion) -> list[Tensor]:
 
 
 @remembered_at_sizes
-def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
+def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
     """The product's sizes, for predictions; beside: see `beside_of`."""
     op = conv_of(fusion)
     shape = replace(shape_of(op), beside=beside)
@@ -255,7 +256,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
     split = split_of(whole_outputs(fusion), shape.k_group)
-    return HopperWork(typical(shape.pixels), shape.k_group, k, count, moved_bytes, split=split)
+    return ProductWork(typical(shape.pixels), shape.k_group, k, count, moved_bytes, split=split)
 
 
 def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
@@ -272,6 +273,6 @@ def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
 
 
 def split_of(outputs: Sequence[Tensor], k_group: int) -> tuple[int, ...]:
-    """See `HopperWork`; k_group: channels of each pixel that lie together."""
+    """See `ProductWork`; k_group: channels of each pixel that lie together."""
     sizes = (t.type.bits // 8 for t in outputs if t.layout[1].constant == 1)
     return tuple(size for size in sizes if k_group * size % SECTOR_BYTES)

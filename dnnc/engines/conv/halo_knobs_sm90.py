@@ -11,9 +11,9 @@ from ...target import Target
 from ..engine import Knobs, Reason
 from ..product.bits import booleans_of
 from ..product.knobs_sm90 import BESIDE, STAGES, SWIZZLES
-from ..product.model_sm90 import HopperWork
 from ..product.pattern import knob_reason
 from ..product.shared_layout_sm90 import SharedLayout
+from ..product.work import ProductWork
 from ..surface import fewer_than, smem_reasons
 from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .exits_sm90 import keeps_pixels, whole_outputs
@@ -231,7 +231,7 @@ def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
     return halo.parts * halo.positions, knobs["TILE_N"]
 
 
-def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
+def halo_work(knobs: Knobs, fusion: Fusion) -> ProductWork:
     """The product's sizes, with the positions that are no pixels."""
     halo, shape = halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
     return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

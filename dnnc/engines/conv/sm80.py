@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
-from ...codegen.ampere.operand_tile import is_unit
+from ...codegen.ampere.operand_tile import Side, is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -317,18 +317,17 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     x, w = call.operands
     if tile_n == NARROW_COLUMNS:
         return _phases_together(kernel, region, tile, apart)
+    columns = Side(type_, False, tile_n, tile_k)
     if beside == 1:
         pixels = PixelTile(
-            kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
+            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k), conv=shape, depth=depth
         )
     else:
         pixels = BesidePixels(
-            kernel, region, x, tile["a"], type_, True, tile_m, tile_k * beside,
+            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k * beside),
             conv=shape, depth=depth, group_k=tile_k, channels=apart.c_group,
         )  # fmt: skip
-    filter_ = FilterTile(
-        kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape, depth_of_conv=depth
-    )
+    filter_ = FilterTile(kernel, region, w, tile["b"], columns, conv=shape, depth_of_conv=depth)
     return Matrices(
         call,
         pixels,
@@ -354,9 +353,9 @@ def _phases_together(
     return Matrices(
         call,
         PixelTile(
-            kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=dense, depth=depth
+            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k), conv=dense, depth=depth
         ),
-        PhasesFilter(kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape),
+        PhasesFilter(kernel, region, w, tile["b"], Side(type_, False, tile_n, tile_k), conv=shape),
         (shape.pixels, Expr.of(NARROW_COLUMNS), Expr.of(depth.size)),
         dense.batch,
         PhasesSpace(kernel, region.dims_of(call.results[0]), shape),

@@ -30,7 +30,7 @@ from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.facts_sm90 import epilogue_loads, instruction_of_types
 from ..product.launch_sm90 import emit_product
 from ..product.matrices_sm90 import Matrices
-from ..product.model_sm90 import HopperBlock, HopperWork, OperandLoads, PixelLoads, hopper_tile
+from ..product.model_sm90 import HopperBlock, OperandLoads, PixelLoads, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from ..product.region_sm90 import instruction_of, product_calls
 from ..product.tile_parts_sm90 import (
@@ -42,6 +42,7 @@ from ..product.tile_parts_sm90 import (
     consumers_of,
 )
 from ..product.tile_sm90 import Tiling
+from ..product.work import ProductWork
 from ..surface import RATE_OF, bytes_of, smem_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .facts_sm90 import split_of
@@ -251,14 +252,14 @@ def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
 
 
 @remembered_at_sizes
-def _work_of(fusion: Fusion) -> HopperWork:
+def _work_of(fusion: Fusion) -> ProductWork:
     op = conv_of(fusion)
     shape = shape_of(op)
     depth = Stem.of(shape, 2).steps * 16
     positions = typical(_positions(shape, 2))
     moved = bytes_of({*fusion.inputs, *fusion.outputs})
     split = split_of(fusion.outputs, shape.k_group)
-    return HopperWork(positions, shape.k_group, depth, 1, moved, split=split)
+    return ProductWork(positions, shape.k_group, depth, 1, moved, split=split)
 
 
 def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:

@@ -216,7 +216,7 @@ class PixelTile(OperandTile):
         self.is_async = self.plan["path"] != "registers"
         self.is_copied = self.plan["path"] == "async"
         self.dims = self.region.dims_of(self.value)
-        count = self.tile_rows * self.tile_k // self._elems
+        count = self.side.rows * self.side.k // self._elems
         assert count % self.threads == 0, "every thread has as many fragments"
 
     @property
@@ -251,7 +251,7 @@ class PixelTile(OperandTile):
         return PixelPlace(tuple(pixels), channel)
 
     def _pixel(self, number: Any, channel: Index) -> Pixel:
-        if self.conv.pixels.known_divisor() % self.tile_rows:
+        if self.conv.pixels.known_divisor() % self.side.rows:
             last = self.kernel.size(self.conv.pixels) - 1
             number = ops.minimum(number, last)
         starts: list[Any] = []
@@ -389,8 +389,8 @@ class PixelTile(OperandTile):
     def _is_there(self, k: Any) -> Any:
         """Whether k has a number; None: always."""
         if self.phase:
-            return None if self.conv.c_group % self.tile_k == 0 else k < self.phase.end
-        is_whole = self.depth.size % self.tile_k == 0
+            return None if self.conv.c_group % self.side.k == 0 else k < self.phase.end
+        is_whole = self.depth.size % self.side.k == 0
         return None if is_whole else k < self.depth.size
 
     def _split(self, k: Any) -> dict[int, Any]:
@@ -406,7 +406,7 @@ class PixelTile(OperandTile):
         inner: their place in the tile, the same for all of them: their number is a multiple of the
         fragments of a row apart.
         """
-        if self.conv.c_group % self.tile_k:
+        if self.conv.c_group % self.side.k:
             return self._tap_of(first_k + inner)
         at = self._split(first_k)  # the tile is of one tap, for all threads
         return self._tap({**at, CHANNEL: at[CHANNEL] + inner}, None)

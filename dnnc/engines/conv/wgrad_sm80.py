@@ -16,6 +16,7 @@ from math import gcd
 from typing import Any, ClassVar
 
 from ... import dtypes
+from ...codegen.ampere.operand_tile import Side
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -37,6 +38,7 @@ from ..product.kernel_sm80 import (
 )
 from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of, notes_of
 from ..product.surface_sm80 import Work
+from ..product.work import ProductWork
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
 from ..views.operand_types import loses_bits_as_tf32, takes_other_type
 from .wgrad import (
@@ -143,15 +145,16 @@ class ConvWgradSm80Engine(Engine):
         op = wgrad_of(copies.fusion)
         shape, parts = shape_of(op), knobs["SPLIT_K_BUF"]
         work = _work(fusion)
-        m, n, k, count = work.sizes
-        part = replace(work, sizes=(m, n, -(-k // parts), count * parts))
+        whole = work.product
+        product = replace(whole, k=-(-whole.k // parts), count=whole.count * parts)
+        part = replace(work, product=product)
         accesses = (_access(shape.dy, shape.k_group, shape), _access(shape.x, shape.c_group, shape))
         found = part.predict(knobs, op.x.type, (1.0, 1.0), target, accesses)
         seconds = found.seconds * _GATHER_SHARE * (_DOUBT if target.name == "sm_90a" else 1.0)
         if adds_parts(knobs):
-            seconds += added_seconds(m * n * count, parts, target)
+            seconds += added_seconds(whole.m * whole.n * whole.count, parts, target)
         elif _has_sums(shape, parts):
-            seconds += sum_seconds(m * n * count * parts, target)
+            seconds += sum_seconds(whole.m * whole.n * whole.count * parts, target)
         return replace(found, seconds=seconds + copies.seconds(target))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -212,10 +215,9 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     tile_m, tile_n, tile_k = tile["tile"]
     x, dy = call.operands
     part = ceildiv(ceildiv(shape.pixels, parts), tile_k) * tile_k
-    a = GradientTile(
-        kernel, region, dy, tile["a"], type_, True, tile_m, tile_k, conv=shape, part=part
-    )
-    b = ImageTile(kernel, region, x, tile["b"], type_, False, tile_n, tile_k, conv=shape, part=part)
+    sides = (Side(type_, True, tile_m, tile_k), Side(type_, False, tile_n, tile_k))
+    a = GradientTile(kernel, region, dy, tile["a"], sides[0], conv=shape, part=part)
+    b = ImageTile(kernel, region, x, tile["b"], sides[1], conv=shape, part=part)
     counts = (parts, shape.groups)
     axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
     return Matrices(
@@ -273,20 +275,21 @@ def _type(fusion: Fusion) -> DType:
 
 def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:
     """Parts with which the blocks are one or two rounds, and one."""
-    m, n, k, count = _work(fusion).sizes
-    tiles = -(-m // knobs["TILE_M"]) * -(-n // knobs["TILE_N"]) * count
+    work = _work(fusion).product
+    tiles = -(-work.m // knobs["TILE_M"]) * -(-work.n // knobs["TILE_N"]) * work.count
     found = {1}
     for rounds in (1, 2):
         most = rounds * _BLOCKS * target.sm_count
         found.update([parts for parts in _PARTS if parts * tiles <= most][-1:])
-    return sorted(parts for parts in found if parts * knobs["TILEK"] <= max(k, knobs["TILEK"]))
+    return sorted(parts for parts in found if parts * knobs["TILEK"] <= max(work.k, knobs["TILEK"]))
 
 
 @remembered_at_sizes
 def _work(fusion: Fusion) -> Work:
     shape = shape_of(wgrad_of(fusion))
     sizes = (shape.k_group, _columns(shape), typical(shape.pixels), shape.groups)
-    return Work(sizes, bytes_of((*fusion.inputs, *fusion.outputs)), False)
+    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
+    return Work(ProductWork(*sizes, moved_bytes), False)
 
 
 CONV_WGRAD_SM80 = ConvWgradSm80Engine()

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.ampere.operand_tile import Side, access_bytes, is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.memory.matrix_tile import MatrixTile
 from ...codegen.memory.smem import CHUNK_BYTES
@@ -331,8 +331,9 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
     """The matrices of the matmul of a region."""
     call, types = anchor_call(region), operand_types(region)
     tile_m, tile_n, tile_k = tile["tile"]
-    a = MatrixTile(kernel, region, call.operands[0], tile["a"], types[0], True, tile_m, tile_k)
-    b = MatrixTile(kernel, region, call.operands[1], tile["b"], types[1], False, tile_n, tile_k)
+    sides = (Side(types[0], True, tile_m, tile_k), Side(types[1], False, tile_n, tile_k))
+    a = MatrixTile(kernel, region, call.operands[0], tile["a"], sides[0])
+    b = MatrixTile(kernel, region, call.operands[1], tile["b"], sides[1])
     dims = region.dims_of(call.results[0])
     batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
     batch = Loops(dims, tuple((axis,) for axis in batch_axes))

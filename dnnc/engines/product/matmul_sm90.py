@@ -47,7 +47,7 @@ from .knobs_sm90 import (
 )
 from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
-from .model_sm90 import HopperBlock, HopperWork, hopper_tile
+from .model_sm90 import HopperBlock, hopper_tile
 from .pattern import (
     Product,
     compute_reasons,
@@ -62,6 +62,7 @@ from .pattern import (
 from .region_sm90 import instruction_of
 from .tile_sm90 import Tiling
 from .tiling_sm90 import leaves_few, tiling_of
+from .work import ProductWork
 
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
@@ -240,11 +241,11 @@ def _types(op: Product) -> str:
 
 
 @remembered_at_sizes
-def _work(fusion: Fusion) -> HopperWork:
+def _work(fusion: Fusion) -> ProductWork:
     op = matmul_of(fusion)
     m, n, k, count = (typical(size) for size in sizes_of(op))
     moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
-    return HopperWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
+    return ProductWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
 
 
 MATMUL_SM90 = MatmulSm90Engine()

@@ -20,6 +20,7 @@ from ...dtypes import DType
 from ...target import Target
 from ..engine import Prediction
 from .memory_model import again_share, bent, transfer_seconds
+from .work import ProductWork
 
 # Share of the rate of mma.sync that a tile's main loop reaches, and registers of a thread.
 TILE_SHARE = {
@@ -90,42 +91,38 @@ def mma_sync_rate(mma_tflops: float, target: Target) -> float:
 class TiledProduct:
     """A product and how it is tiled.
 
-    m, n, k, count: sizes, and how many products.  tile: (rows, columns).  depth: of a stage.
+    tile: (rows, columns).  depth: of a stage.
     threads: of a block.  smem_bytes: of a block.  element_bytes: of an operand.
-    a_lines, b_lines: see `OperandLines.time`.  accesses: bytes of A and of B that an instruction
+    lines: of A and B, see `OperandLines.time`.  accesses: bytes of A and of B that an instruction
     loads, 16 at most; 0: elements come one by one, through registers.  products: tensor-core
-    products for one of the graph's.  moved_bytes: of global memory in all.  is_heavy: whether the
+    products for one of the graph's.  is_heavy: whether the
     epilogue has costly functions.  mma_tflops: the tensor cores' rate for the operand type.
     """
 
-    m: int
-    n: int
-    k: int
-    count: int
+    work: ProductWork
     tile: tuple[int, int]
     depth: int
     stages: int
     threads: int
     smem_bytes: int
     element_bytes: int
-    a_lines: float
-    b_lines: float
+    lines: tuple[float, float]
     accesses: tuple[int, int]
     products: int
-    moved_bytes: int
     is_heavy: bool
     mma_tflops: float
 
     def predict(self, target: Target) -> Prediction:
         """Seconds, and what they are bound by."""
-        tiles = -(-self.m // self.tile[0]) * -(-self.n // self.tile[1]) * self.count
+        work = self.work
+        tiles = -(-work.m // self.tile[0]) * -(-work.n // self.tile[1]) * work.count
         each = -(-tiles // target.sm_count)
         together = max(1, min(self._resident(target), each))  # of no rows there are no tiles
         rounds, rest = divmod(each, together)
         busy = rounds * self._round(together, target)
         busy += self._round(rest, target) if rest else 0.0
-        transfer = transfer_seconds(self.moved_bytes, target)
-        transfer *= again_share(self.m, self.n, self.k, self.tile)
+        transfer = transfer_seconds(work.moved_bytes, target)
+        transfer *= again_share(work.m, work.n, work.k, self.tile)
         # What part-filled SMs leave unused is what bounds a small product.
         bound = "memory" if transfer > busy else "tensor cores" if each > 1 else "latency"
         seconds = bent(busy, transfer + _FILL_SECONDS + self._epilogue)
@@ -171,11 +168,11 @@ class TiledProduct:
         rows, columns = self.tile
         rate = mma_sync_rate(self.mma_tflops, target) * TILE_SHARE[self.tile]
         multiply = 2 * rows * columns * self.depth * self.products / rate
-        line_bytes = rows * self.a_lines + columns * self.b_lines
+        line_bytes = rows * self.lines[0] + columns * self.lines[1]
         load = line_bytes * self.depth * self.element_bytes / _LOAD_RATE
         step = self._step(blocks, multiply, load)
         epilogue = blocks * self._epilogue * (_OVERLAP if blocks > 1 else 1.0)
-        return _FILL_SECONDS + -(-self.k // self.depth) * step + epilogue
+        return _FILL_SECONDS + -(-self.work.k // self.depth) * step + epilogue
 
 
 @dataclass(frozen=True)

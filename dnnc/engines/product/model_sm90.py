@@ -24,6 +24,7 @@ from ...target import Target
 from ..engine import Prediction
 from .memory_model import again_share, bent, transfer_seconds
 from .tile_sm90 import are_pairs
+from .work import ProductWork
 
 _LAUNCH_SECONDS = 0.65e-6
 _FILL_SECONDS = 0.25e-6  # of a block: barriers, the first loads
@@ -101,24 +102,6 @@ _UNEVEN_SHARE = 1.07
 # 1149x2280x9280, 1505x1616x13952).
 _PAST_END_SHARE = 1.2
 _MORE_COLUMNS = 24  # that an instruction takes beside its own
-
-
-@dataclass(frozen=True)
-class HopperWork:
-    """A product.
-
-    m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
-    groups: of rows of A, each of which has a tile that is not full.  split: bytes of an element
-    of each output whose rows, of n elements, begin inside sectors of memory.
-    """
-
-    m: int
-    n: int
-    k: int
-    count: int
-    moved_bytes: int
-    groups: int = 0
-    split: tuple[int, ...] = ()
 
 
 class HopperBlock(NamedTuple):
@@ -218,7 +201,7 @@ class HopperTile:
     def _wait(self) -> float:
         return _LATENCY_SECONDS / (self.block.stages - 1)
 
-    def predict(self, work: HopperWork) -> Prediction:
+    def predict(self, work: ProductWork) -> Prediction:
         """Seconds, and what they are bound by."""
         clusters = work.count * self._clusters(work)
         rounds = -(-clusters // self._residents)
@@ -246,7 +229,7 @@ class HopperTile:
         """Whether both operands are matrices, none of them pixels."""
         return not self.pixels.is_im2col and self.pixels.loads[0] == 1.0
 
-    def _clusters(self, work: HopperWork) -> int:
+    def _clusters(self, work: ProductWork) -> int:
         """The tiles of clusters of one product."""
         across = -(-work.n // self._wide)
         if not work.groups:
@@ -257,14 +240,14 @@ class HopperTile:
         down = max(-(-work.m // tall) + work.groups // 2, work.groups)
         return -(-down * across // 2) if in_pairs else down * across
 
-    def _is_past(self, work: HopperWork) -> bool:
+    def _is_past(self, work: ProductWork) -> bool:
         """Whether clusters have whole tiles past the end of a product."""
         sides = zip((work.m, work.n), self.block.tile, self.block.cluster, strict=True)
         if work.groups or not self._is_plain:
             return False
         return any(-(-size // side) % blocks for size, side, blocks in sides)
 
-    def _weights_again(self, work: HopperWork) -> float:
+    def _weights_again(self, work: ProductWork) -> float:
         """Bytes that memory moves more, where several clusters multiply a group's weights and are
         not at the same place of k."""
         element = wgmma.ROW_BYTES // self.block.depth
@@ -272,7 +255,7 @@ class HopperTile:
         clusters = work.m / work.groups / self._tall
         return weights * min(1.0, _GROUPS_AGAIN * max(0.0, clusters - 0.5))
 
-    def _split_bytes(self, work: HopperWork) -> float:
+    def _split_bytes(self, work: ProductWork) -> float:
         """Bytes that memory moves more, for outputs whose rows begin inside sectors."""
         if not work.split:
             return 0.0
@@ -282,7 +265,7 @@ class HopperTile:
         seams *= 1 - within * (1 - _CLUSTER_SEAM_SHARE)
         return work.count * work.m * (boxes + seams)
 
-    def _is_short(self, work: HopperWork) -> bool:
+    def _is_short(self, work: ProductWork) -> bool:
         """Whether a tile has few elements of a row of C."""
         return min(work.n, self.block.tile[1]) <= _SHORT_ROW
 

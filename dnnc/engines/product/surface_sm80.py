@@ -17,17 +17,16 @@ from .knobs_sm80 import threads_of
 from .model_sm80 import TiledProduct, tflops_of
 from .pattern import is_heavy
 from .shared_layout_sm80 import SharedLayout
+from .work import ProductWork
 
 OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 
 
 @dataclass(frozen=True)
 class Work:
-    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all.
-    reductions: after the products."""
+    """reductions: after the products."""
 
-    sizes: tuple[int, int, int, int]
-    moved_bytes: int
+    product: ProductWork
     is_heavy: bool
     reductions: tuple[Reduction, ...] = ()
 
@@ -37,7 +36,7 @@ class Work:
         sizes = (typical(m), typical(n), typical(k), typical(count))
         moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
         reductions = tuple(op for op in fusion.ops if isinstance(op, Reduction))
-        return Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)), reductions)
+        return Work(ProductWork(*sizes, moved_bytes), any(map(is_heavy, fusion.ops)), reductions)
 
     def predict(
         self,
@@ -54,17 +53,16 @@ class Work:
         """
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         return TiledProduct(
-            *self.sizes,
+            self.product,
             tile,
             knobs["TILEK"],
             knobs["STAGES"],
             threads_of(tile),
             SharedLayout.of_knobs(knobs, operand.bits // 8, beside).bytes,
             operand.bits // 8,
-            *load_times,
+            load_times,
             accesses,
             knobs.get("TF32", 1),
-            self.moved_bytes,
             self.is_heavy,
             tflops_of(operand, target),
         ).predict(target)

@@ -7,10 +7,11 @@ import dnnc
 from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
-from dnnc.engines.product.model_sm90 import HopperBlock, HopperTile, HopperWork, OperandLoads
+from dnnc.engines.product.model_sm90 import HopperBlock, HopperTile, OperandLoads
+from dnnc.engines.product.work import ProductWork
 from dnnc.target import of
 
-WORK = HopperWork(m=4096, n=1024, k=4097, count=1, moved_bytes=50_000_000)
+WORK = ProductWork(m=4096, n=1024, k=4097, count=1, moved_bytes=50_000_000)
 
 
 def seconds(tile, cluster=(1, 1), narrow=(True, True), load_share=1.0):
@@ -47,13 +48,13 @@ def test_operands_that_come_element_by_element_take_longer():
     [(8192, 8192, 8192, "tensor cores"), (64, 28672, 8192, "memory"), (128, 256, 4096, "latency")],
 )
 def test_what_bounds_a_product(m, n, k, bound):
-    work = HopperWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
+    work = ProductWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
     assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
 
 
 def test_tiles_of_a_cluster_past_the_end_are_not_free():
     """In 5 x 22 tiles the last pair of rows is one too many; pairs of columns come out even."""
-    work = HopperWork(m=523, n=2112, k=11392, count=1, moved_bytes=62_000_000)
+    work = ProductWork(m=523, n=2112, k=11392, count=1, moved_bytes=62_000_000)
     rows, columns = (predicted(work, (128, 96), pair).seconds for pair in ((2, 1), (1, 2)))
     assert rows > 1.1 * columns
 
