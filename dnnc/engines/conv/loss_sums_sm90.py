@@ -25,6 +25,7 @@ from ...codegen.memory.tensors import register_type
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.state import chosen, loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Index
@@ -89,6 +90,7 @@ class LossSums:
         is_first = ops.compare("eq", place.column, 0)
         return chosen(is_first, sums, lambda: self._all_added(sums, address), lambda: sums)
 
+    @stretch("sum of rows")
     def _all_added(self, sums: Sequence[Any], address: Any) -> list[Any]:
         thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         pixel, piece = thread // _PIECES, thread % _PIECES
@@ -120,7 +122,7 @@ class LossSums:
             for i in range(count)
         ]
         for values in loaded:
-            own = arith.AddFOp(own, arith.ExtFOp(own.type, values)).result
+            own = own + arith.ExtFOp(own.type, values).result
         return own
 
     def store(self, sums: Sequence[Any], place: TilePlace) -> None:
@@ -134,15 +136,15 @@ class LossSums:
         lane, warp = thread % WARP_THREADS, (thread // WARP_THREADS) % _WARPS
         own = reduce.across_lanes(own, WARP_THREADS // _PIECES, _add, step=_PIECES)
         slice_ = self.cluster.slice(self.cluster.rank())
-        part = ops.mul(part_of(place.batch), self.cluster.slices)
-        part = ops.add(ops.mul(ops.add(part, slice_), _WARPS), warp)
+        part = part_of(place.batch) * self.cluster.slices
+        part = (part + slice_) * _WARPS + warp
         row = first_row + lane * _WIDTH
-        channel = ops.add(ops.mul(group_of(place.batch), shape.k_group), row)
+        channel = group_of(place.batch) * shape.k_group + row
         count = self.sums.shape[1].constant or 0
         pointer = self.kernel.pointer(self.sums)
         for i, value in enumerate(ops.elements(own)):
             with ops.if_(ops.both(lane < _PIECES, row + i < shape.k_group)):
-                there = ops.gep(pointer, ops.add(ops.mul(channel + i, count), part), value.type)
+                there = ops.gep(pointer, (channel + i) * count + part, value.type)
                 ops.store(there, value, 4)
 
 
@@ -184,6 +186,7 @@ class LossTotals:
         channels = self.sums.shape[0].constant or 0
         return -(-channels * WARP_THREADS // threads)
 
+    @stretch("sum of parts")
     def emit(self, kernel: Kernel, thread: Any) -> None:
         """Adds up a channel's numbers, by a warp; thread: counted through the blocks."""
         channels, count = (n.constant or 0 for n in self.sums.shape)
@@ -193,7 +196,7 @@ class LossTotals:
         element = ops.f32_type()
 
         def load(i: Any) -> list[Any]:
-            place = ops.add(ops.mul(channel, count), i)
+            place = channel * count + i
             return [ops.load(ops.gep(pointer, place, element), element, 4)]
 
         start = [ops.zeros(element)]

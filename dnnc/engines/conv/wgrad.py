@@ -17,7 +17,6 @@ from math import prod
 from typing import Any
 
 from ... import dtypes
-from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
@@ -182,8 +181,8 @@ def tap_places(shape: WgradShape, tap: Any) -> list[Any]:
     """The place along each spatial axis of dW of the tap with a number."""
     found: list[Any] = []
     for taps in shape.dw[:2:-1]:
-        found.append(ops.rem(tap, taps))
-        tap = ops.div(tap, taps)
+        found.append(tap % taps)
+        tap = tap // taps
     return [tap, *reversed(found)]
 
 

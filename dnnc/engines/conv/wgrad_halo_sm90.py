@@ -26,6 +26,7 @@ from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
 from ...expr import Expr
 from ..product.matrices_sm90 import RowSums
@@ -162,7 +163,18 @@ class WgradHalo(PixelTile):
 
     def x_place(self, image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
         rows, columns = self.shape.windows
-        return [image, channel, ops.add(row, rows.lower), ops.add(column, columns.lower)]
+        return [image, channel, row + rows.lower, column + columns.lower]
+
+
+@dataclass(frozen=True)
+class Mainloop:
+    """here: the slot that comes.  previous: the one whose products still run, or -1.  row_sums: of
+    dY; empty: nobody needs them."""
+
+    here: Cursor
+    previous: Any
+    products: Any
+    row_sums: list[Any]
 
 
 @dataclass
@@ -183,75 +195,78 @@ class PixelLoop:
     steps: Expr
     row_sums: RowSums | None = None
 
-    def start(self) -> list[Any]:
+    def start(self) -> Cursor:
         """The place in the ring."""
-        return list(Cursor().values)
+        return Cursor()
 
-    def start_loads(self) -> list[Any]:
+    def start_loads(self) -> Cursor:
         return self.start()
 
     def begin(self, thread: Any, threads: int) -> None:
         """Does nothing; all consumers call it."""
 
-    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+    # ---- the producer
+
+    def load_tile(self, place: TilePlace, now: Cursor) -> Cursor:
         """Loads a tile, by one thread of the producer."""
         tile, kernel, shape = self.tile, self.kernel, self.tile.shape
-        first = ops.mul(self.part_of(place.batch), kernel.size(self.steps))
+        first = self.part_of(place.batch) * kernel.size(self.steps)
         group = self.group_of(place.batch)
-        filters = ops.add(ops.mul(group, shape.k_group), place.row)
-        chunk = ops.mul(ops.div(place.column, tile.tile_columns), CHUNK)
-        channel = ops.add(ops.mul(group, shape.c_group), chunk)
+        filters = group * shape.k_group + place.row
+        channel = group * shape.c_group + place.column // tile.tile_columns * CHUNK
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor = Cursor(*carried)
-            number = ops.add(first, i)
-            image = kernel.divide(number, tile.per_image)
-            inside = kernel.remainder(number, tile.per_image, image)
-            down = kernel.divide(inside, tile.across)
-            beside = kernel.remainder(inside, tile.across, down)
-            row, column = ops.mul(down, tile.rows), ops.mul(beside, tile.columns)
-            self.pixels.wait_empty(cursor)
-            barrier, slot = self.pixels.full_barrier(cursor), self.pixels.slot(cursor)
+        @loop(place.first_step, place.end_step, state=now)
+        def end(i: Any, here: Cursor) -> Cursor:
+            image, row, column = self._corner(first + i)
+            self.pixels.wait_empty(here)
+            barrier, slot = self.pixels.full_barrier(here), self.pixels.slot(here)
             mbarrier.expect(barrier, tile.gradient_bytes + tile.image_bytes)
             gradient, x = self.operands
             gradient.start(0, slot, [image, filters, row, column], barrier)
             there = tile.x_place(image, channel, row, column)
             x.start(0, smem.byte_pointer(slot, tile.image_offset), there, barrier)
-            return cursor.next(self.pixels.stages).values
+            return here.next(self.pixels.stages)
 
-        return ops.for_(place.first_step, place.end_step, 1, carried, step)
+        return end
+
+    def _corner(self, number: Any) -> tuple[Any, Any, Any]:
+        """(image, row, column of dY) where a tile begins, counted through all images."""
+        tile, kernel = self.tile, self.kernel
+        image = kernel.divide(number, tile.per_image)
+        inside = kernel.remainder(number, tile.per_image, image)
+        down = kernel.divide(inside, tile.across)
+        beside = kernel.remainder(inside, tile.across, down)
+        return image, down * tile.rows, beside * tile.columns
+
+    # ---- the consumers
 
     def multiply(
-        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        self, here: Cursor, place: TilePlace, own: Any, lane: Any,
         sums: Sequence[Any], start_products: Any,
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """(carried, sums) after the tiles of a part; own: the warpgroup."""
-
+    ) -> tuple[Cursor, list[Any]]:  # fmt: skip
+        """(place in the ring, sums) after the tiles of a part; own: the warpgroup."""
         rows = self.row_sums
+        (products,) = sums
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor, previous, *sums = Cursor(*carried[:2]), *carried[2:]
-            self.pixels.wait_full(cursor)
+        @loop(0, place.steps, state=Mainloop(here, -1, products, rows.start() if rows else []))
+        def end(i: Any, now: Mainloop) -> Mainloop:
+            self.pixels.wait_full(now.here)
             wgmma.fence()
-            slot = self.pixels.address(cursor)
-            products, *row_sums = sums
-            products = self.multiply_slot(slot, i, own, products)
+            slot = self.pixels.address(now.here)
+            products = self.multiply_slot(slot, i, own, now.products)
             wgmma.commit()
-            if rows:
-                row_sums = rows.added(row_sums, place, slot)
+            row_sums = rows.added(now.row_sums, place, slot) if rows else []
             wgmma.wait(1)
-            with ops.if_(ops.compare("sge", previous, 0)):
-                self.pixels.release(Cursor(previous), lane)
-            following = cursor.next(self.pixels.stages)
-            return [*following.values, ops.value_of(cursor.stage), products, *row_sums]
+            with ops.if_(now.previous >= 0):
+                self.pixels.release(Cursor(now.previous), lane)
+            following = now.here.next(self.pixels.stages)
+            return Mainloop(following, now.here.stage, products, row_sums)
 
-        start = [*carried, ops.const(-1), *sums, *(rows.start() if rows else [])]
-        stage, phase, last, products, *row_sums = ops.for_(0, place.steps, 1, start, step)
-        sums = [self.finished(each, lane) for each in wgmma.wait_for([products])]
-        self.pixels.release(Cursor(last), lane)
+        sums = [self.finished(each, lane) for each in wgmma.wait_for([end.products])]
+        self.pixels.release(Cursor(end.previous), lane)
         if rows:
-            rows.store(row_sums, place)
-        return [stage, phase], sums
+            rows.store(end.row_sums, place)
+        return end.here, sums
 
     def finished(self, sums: Any, lane: Any) -> Any:
         """The sums that are left, of a tile's."""
@@ -269,8 +284,8 @@ class WgradHaloLoop(PixelLoop):
     def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
         halo: Any = self.tile
         windows = halo.shape.windows
-        down = ops.mul(own, windows[0].dilation * halo.pitch * wgmma.ROW_BYTES)
-        x = ops.add(ops.add(slot, halo.image_offset), down)
+        down = own * (windows[0].dilation * halo.pitch * wgmma.ROW_BYTES)
+        x = slot + halo.image_offset + down
         apart = windows[1].dilation * wgmma.ROW_BYTES  # from a tap to the next
         gap = (halo.pitch - halo.columns) * wgmma.ROW_BYTES  # at the end of a row
         groups = GROUP * wgmma.ROW_BYTES

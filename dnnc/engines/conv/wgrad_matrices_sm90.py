@@ -167,13 +167,13 @@ class PanelOperand:
     ) -> None:
         """Starts the copies of this block's share of a tile, from a row and k on."""
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        before = ops.mul(part_of(batch), self.kernel.size(self.steps * self.panels.k))
-        there = self._pixel(ops.add(before, first_k))
+        before = part_of(batch) * self.kernel.size(self.steps * self.panels.k)
+        there = self._pixel(before + first_k)
         target = smem.byte_pointer(stage, self.plan["offset"])
         for panel in range(0, self.share_rows, CHUNK):
-            moved = ops.add(ops.mul(share, self.share_rows), panel)
-            place = smem.byte_pointer(target, ops.mul(moved, wgmma.ROW_BYTES))
-            self._copy(place, batch, ops.add(first, moved), there, barrier, to_ranks)
+            moved = share * self.share_rows + panel
+            place = smem.byte_pointer(target, moved * wgmma.ROW_BYTES)
+            self._copy(place, batch, first + moved, there, barrier, to_ranks)
 
     def _box(self) -> Any:
         """The box that a copy brings."""
@@ -222,8 +222,8 @@ class ImageOperand(PanelOperand):
         shape = self.shape
         tap, channel = tap_and_channel(shape, row)  # past the end, of channels that are none
         if shape.is_turned:
-            tap = ops.sub(shape.taps - 1, tap)
-        channel = ops.add(channel, ops.mul(group_of(batch), shape.c_group))
+            tap = shape.taps - 1 - tap
+        channel = channel + group_of(batch) * shape.c_group
         offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
         im2col.load(place, self.map, [channel, *there], offsets, barrier, to_ranks=to_ranks)
 
@@ -231,10 +231,10 @@ class ImageOperand(PanelOperand):
 def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
     """The number of a column's tap and its channel; chunks of the taps of 64 channels follow each
     other."""
-    chunk, inside = ops.div(column, CHUNK), ops.rem(column, CHUNK)
-    first = ops.div(chunk, shape.taps)
-    tap = ops.sub(chunk, ops.mul(first, shape.taps))
-    return tap, ops.add(ops.mul(first, CHUNK), inside)
+    chunk, inside = column // CHUNK, column % CHUNK
+    first = chunk // shape.taps
+    tap = chunk - first * shape.taps
+    return tap, first * CHUNK + inside
 
 
 # ---- where the epilogue's elements lie
@@ -260,8 +260,8 @@ class FilterSpace(WholeSpace):
         return ops.less(channel, -(-self.shape.c_group // PITCH) * PITCH)
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
-        part = ops.mul(place_of_part(batch, adds=self.adds), self.shape.dw[0])
-        first = ops.add(part, ops.mul(group_of(batch), self.shape.k_group))
+        part = place_of_part(batch, adds=self.adds) * self.shape.dw[0]
+        first = part + group_of(batch) * self.shape.k_group
         taken = column.index()
         tap, channel = self._tap_and_channel(taken.base)
         places = [Index.of(place) for place in tap_places(self.shape, tap)]
@@ -271,7 +271,7 @@ class FilterSpace(WholeSpace):
     def _tap_and_channel(self, column: Any) -> tuple[Any, Any]:
         """The tap and the channel of dW that a column is."""
         tap, channel = tap_and_channel(self.shape, column)
-        return ops.sub(self.shape.taps - 1, tap) if self.is_turned else tap, channel
+        return self.shape.taps - 1 - tap if self.is_turned else tap, channel
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         return tma.Box(filter_view(self.shape, tensor, self.parts), (3, 2), (columns, rows))

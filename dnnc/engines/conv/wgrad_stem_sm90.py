@@ -110,11 +110,11 @@ class WgradStem(PixelTile):
 
     def x_place(self, image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
         rows, columns = self.shape.windows
-        down = ops.add(ops.mul(row, rows.stride), rows.lower)
+        down = row * rows.stride + rows.lower
         pitch = channel_pitch(self.shape)
         before = columns.pre * pitch + self.first
-        across = ops.mul(column, columns.stride * pitch // _WIDE)
-        return [image, down, ops.sub(across, before // _WIDE)]
+        across = column * (columns.stride * pitch // _WIDE)
+        return [image, down, across - before // _WIDE]
 
 
 @dataclass
@@ -124,7 +124,7 @@ class WgradStemLoop(PixelLoop):
     def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
         tile: Any = self.tile
         window, pitch = tile.shape.windows[0], tile.pitch
-        x = ops.add(slot, tile.image_offset)
+        x = slot + tile.image_offset
         gradient = wgmma.descriptor(slot, self.operands[0].panels)
         inside = wgmma.descriptor_of(x, GROUP * 16, 16, 16)
         to_next_row = pitch * window.stride - (tile.columns - GROUP) * 16
@@ -155,11 +155,9 @@ class WgradStemLoop(PixelLoop):
         registers, layout = wgmma.unpacked(sums), wgmma.AccumulatorLayout(shape.dw[2] * self.run)
         _, right = layout.origin(lane)
         for place, value in enumerate(registers):
-            column = ops.add(right, layout.step(place)[1] % self.run)  # of a row's
-            channel = ops.rem(column, pitch)
-            is_there = ops.both(
-                ops.less(channel, per_tap), ops.less(column, first + shape.dw[3] * pitch)
-            )
+            column = right + layout.step(place)[1] % self.run  # of a row's
+            channel = column % pitch
+            is_there = ops.both(channel < per_tap, column < first + shape.dw[3] * pitch)
             registers[place] = ops.select(is_there, value, ops.zeros(value.type))
         return wgmma.packed(sums.type, registers)
 
@@ -176,7 +174,7 @@ class StemSpace(WholeSpace):
     part_of: Any
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
-        first = ops.mul(self.part_of(batch), self.shape.dw[0])
+        first = self.part_of(batch) * self.shape.dw[0]
         return [idx.add(Index.of(first), row.index()), column, Index.of(0), Index.of(0)]
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:

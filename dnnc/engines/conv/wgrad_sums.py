@@ -22,6 +22,8 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops, coordinates_of
@@ -115,7 +117,7 @@ def emit_sum(
         else:
             before = kernel.size(blocks)
             ops.if_else(
-                ops.less(ops.block_id(), before),
+                ops.block_id() < before,
                 lambda: _emit_sum(kernel, region, value, loops, own, is_early=is_early),
                 lambda: _emit_losses(kernel, losses, before, is_early=is_early),
             )
@@ -127,8 +129,8 @@ def _emit_losses(kernel: Kernel, losses: LossTotals, before: Any, *, is_early: b
     """Emits the totals of dY.  before: blocks ahead, which have other work."""
     if is_early:
         nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
-    block = ops.sub(ops.block_id(), before)
-    losses.emit(kernel, ops.add(ops.mul(block, _THREADS), ops.thread_id()))
+    block = ops.block_id() - before
+    losses.emit(kernel, block * _THREADS + ops.thread_id())
 
 
 def _emit_sum(
@@ -136,10 +138,10 @@ def _emit_sum(
 ) -> None:
     """is_early: it may start before the first kernel ends."""
     lanes = own.lanes
-    thread = ops.add(ops.mul(ops.block_id(), _THREADS), ops.thread_id())
-    fragment, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
+    thread = ops.block_id() * _THREADS + ops.thread_id()
+    fragment, lane = thread // lanes, thread % lanes
     count = kernel.size(loops.fragments, loops.bits)
-    clamped = ops.minimum(fragment, ops.sub(count, 1))
+    clamped = ops.minimum(fragment, count - 1)
     at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
     leaves = region.leaves(kernel, is_exclusive=False)
     if is_early:
@@ -148,7 +150,7 @@ def _emit_sum(
     walk = Walk(kernel, {**leaves, value: own}, region.symbols)
     values = [walk.value(result, at, loops.width) for result, _ in region.outputs]
     targets = region.targets(kernel, is_exclusive=False)
-    is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", lane, 0))
+    is_writer = ops.both(fragment < count, ops.compare("eq", lane, 0))
     with ops.if_(is_writer):
         for (_, target), found in zip(targets, values, strict=True):
             target.store(at, found)
@@ -171,6 +173,7 @@ class PartSums:
     beside: WgradShape | None = None
     lane: Any = 0
 
+    @stretch("sum of parts")
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
         rounds = -(-self.parts // self.lanes)  # of which the last may have no part for a lane
         full = rounds if self.parts % self.lanes == 0 else rounds - 1
@@ -178,18 +181,18 @@ class PartSums:
         together = (full - 1) // _TOGETHER * _TOGETHER
         if together:
 
-            def several(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                return [self._added(carried[0], i, _TOGETHER, at, width)]
+            @loop(1, 1 + together, _TOGETHER, state=total)
+            def several(i: Any, total: Any) -> Any:
+                return self._added(total, i, _TOGETHER, at, width)
 
-            (total,) = ops.for_(1, 1 + together, _TOGETHER, [total], several)
-            done += together
+            total, done = several, done + together
         total = self._added(total, done, full - done, at, width)
         if full < rounds:
             total = self._with_last(total, full, at, width)
         distance = 1
         while distance < self.lanes:
             other = [reduce.shuffle_xor(e, distance) for e in ops.elements(total)]
-            total = arith.AddFOp(total, ops.from_elements(other)).result
+            total = total + ops.from_elements(other)
             distance *= 2
         return total
 
@@ -199,25 +202,25 @@ class PartSums:
         is_there = ops.less(self.lane, left)
         last = self._part(number, at, width, ops.select(is_there, self.lane, 0))
         last = arith.SelectOp(ops.splat(is_there, width), last, ops.zeros(last.type)).result
-        return arith.AddFOp(total, last).result
+        return total + last
 
     def _added(
         self, total: Any, first: Any, count: int, at: Sequence[Coordinate], width: int
     ) -> Any:
         """The sums with some rounds' parts, loaded together and added one after the other."""
-        loaded = [self._part(ops.add(first, i), at, width) for i in range(count)]
+        loaded = [self._part(first + i, at, width) for i in range(count)]
         for value in loaded:
-            total = arith.AddFOp(total, value).result
+            total = total + value
         return total
 
     def _part(self, number: Any, at: Sequence[Coordinate], width: int, lane: Any = None) -> Any:
         """The elements of a round's part; lane: in place of the thread's."""
-        own = ops.add(ops.mul(number, self.lanes), self.lane if lane is None else lane)
+        own = number * self.lanes + (self.lane if lane is None else lane)
         span = part_span(self.sums)
         pointer = self.kernel.pointer(self.sums, is_exclusive=False)
-        place = ops.add(ops.mul(ops.to_i64(own), span), self.first)
+        place = ops.to_i64(own) * span + self.first
         if self.beside is not None:
-            place = ops.add(place, ops.to_i64(self._before(at[0])))
+            place = place + ops.to_i64(self._before(at[0]))
         there = ops.gep(pointer, place, ops.f32_type())
         return GlobalTensor(self.kernel, self.sums, pointer_=there).load(at, width)
 
@@ -225,8 +228,8 @@ class PartSums:
         """Channels before those of an output channel's group."""
         shape = self.beside
         assert shape is not None and output.is_uniform, "a fragment has one output channel"
-        group = ops.div(output.index().base, shape.k_group // shape.beside)
-        return ops.mul(ops.rem(group, shape.beside), shape.dw[1])
+        group = output.index().base // (shape.k_group // shape.beside)
+        return group % shape.beside * shape.dw[1]
 
 
 def part_span(sums: Tensor) -> int:
