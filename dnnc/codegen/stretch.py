@@ -28,7 +28,8 @@ MARK = "dnn.stretch"
 
 NAMES = (
     "set up", "load", "transform operand", "mainloop", "softmax", "mask", "query-key product",
-    "value product", "sum of rows", "sum of parts", "epilogue",
+    "value product", "score gradient", "gradient product", "sum of rows", "sum of parts",
+    "epilogue",
 )  # fmt: skip
 
 # The whole of it is one text: `distinct` of two texts would be two compile units.

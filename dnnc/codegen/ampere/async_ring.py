@@ -3,10 +3,13 @@
 
 use i   wait until its stage is there; barrier; start the copies of use i + stages - 1 into
         the stage that use i - 1 has read; read the stage
+
+A ring of one stage is filled when all have left it, and waited for at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +46,23 @@ class AsyncRing:
         smem.wait(self.stages - 2)
         ops.barrier()
 
+    def turn(self, slots: Slots, load: Callable[[Any], None]) -> Any:
+        """The next stage, which is there for all threads; load(offset) starts the copies of the use
+        `stages - 1` further on, and commits them."""
+        if self.stages == 1:
+            ops.barrier()  # all have left the stage
+            load(0)
+            smem.wait(0)
+            ops.barrier()
+            return 0
+        self.wait()
+        load(slots.filled)
+        return slots.read
+
     def next(self, slots: Slots) -> Slots:
         """The slots of the use that follows."""
+        if self.stages == 1:
+            return slots
         return Slots(self._after(slots.read), self._after(slots.filled))
 
     def _after(self, offset: Any) -> Any:

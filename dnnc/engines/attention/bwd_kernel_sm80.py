@@ -4,23 +4,29 @@
     tile of keys       rows of K, V    goes through blocks of Q, dO    makes dV, dK
     tile of queries    rows of Q, dO   goes through blocks of K, V     makes dQ
 
-    block of others:  wait for its stage; barrier; start loading the one STAGES - 1 further on;
-                      S and dP, [own rows, others]; words of P and dS, in registers;
-                      sums += P @ second of others, dS @ first of others
+    for each query head     of those that share the tile's keys; a tile of queries has one
+      for each block        masked ones, whole ones, masked ones again:
+        load                wait for its stage; barrier; start loading the one STAGES - 1 further on
+        query-key product   S = own @ first of others', [own rows, others]; its softmax
+        value product       dP = own @ second of others', unless only dV is made
+        score gradient      words of P and dS, in registers
+        gradient product    dV += P @ second of others; dK or dQ += dS @ first of others
+    epilogue                gradients and largest magnitudes
 
-A warp has 16 rows of a tile and their sums.  Query heads that share a head of keys come one after
-the other.  Nothing is added to memory, so that results have the same bits each time.
+A warp has 16 rows of a tile and their sums.  Nothing is added to memory, so that results have the
+same bits each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.ampere import mma
+from ...codegen.ampere.async_ring import AsyncRing, Slots
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.attention.sources import Source
 from ...codegen.hopper import wgmma
@@ -29,18 +35,29 @@ from ...codegen.memory import smem
 from ...codegen.memory.padded_rows import PaddedRows
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.scalar import element_type
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals.largest import larger, meet
 from ...codegen.walk.index import Index
 from ...mlir import arith
 from .bwd_finish import Finish, is_plain, place_of
 from .bwd_query_side import QueryWalk
 from .bwd_rows import RowNumbers
-from .bwd_schedule import GradientSchedule
+from .bwd_schedule import GradientSchedule, QueryBlocks
 from .bwd_tile_sm80 import PassTiling
 from .bwd_walk import GradientWalk
 from .entry import packed_entry
 from .schedule import QueryTile
 from .sources_sm80 import HeadKeys, Keys
+
+
+@dataclass(frozen=True)
+class Results:
+    """What blocks have added up.  sums: of each gradient that is made.  met: the largest magnitudes
+    of scores so far."""
+
+    sums: list[list[Any]]
+    met: list[Any]
 
 
 @dataclass
@@ -57,6 +74,7 @@ class PassEmitter:
     kept: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def __post_init__(self) -> None:
+        self.ring = AsyncRing(self.tiling.stages, self.tiling.stage_bytes)
         sources = {name: self.parts.source(name) for name in ("q", "k", "v", "do")}
         queries, keys = (sources["q"], sources["do"]), (sources["k"], sources["v"])
         self.own, self.others = (keys, queries) if self.tiling.of_keys else (queries, keys)
@@ -67,30 +85,36 @@ class PassEmitter:
     # ---- the whole
 
     def emit(self) -> None:
-        t, s = self.tiling, self.schedule
+        """Emits the kernel; see the file's docstring."""
+        t = self.tiling
         self.base = self.kernel.dynamic_shared(t.smem_bytes)
-        self.tile = s.place(ops.block_id())
+        self.tile = self.schedule.place(ops.block_id())
         self.thread = ops.thread_id()
-        types = self.parts.source("do").tensor.type, self.parts.source("q").tensor.type
-        makes = "dv" in t.makes, t.has_products
-        own = self.kernel, self.parts, s, self.thread, 0, types, makes
         largest = {} if t.of_keys else self.parts.largest_of("")
-        values = list(largest.values())
-        self.walk = GradientWalk(*own) if t.of_keys else QueryWalk(*own, values, kept=self.kept)
+        self.walk = self._walk(list(largest.values()))
         self._load_own()
         zero = ops.zeros(ops.f32_type())
-        sums = [zero] * sum(map(t.registers_of, t.makes))
-        sums += [zero] * len(largest)
-        if t.of_keys and self.group > 1:
-            state = ops.for_(0, self.group, 1, sums, self._attend)
-        else:
-            state = self._attend(0, sums)
+        start = Results([[zero] * t.registers_of(name) for name in t.makes], [zero] * len(largest))
+        end = self._over_heads(start)
         smem.wait(0)
-        met = self._store(state)
-        for place, found in zip(largest, met, strict=True):
-            meet(place_of(self.kernel, self.parts, place), larger(0, [found]), self.thread)
+        self._store(end.sums)
+        self._meet(largest, end.met)
 
-    def _attend(self, own: Any, sums: Sequence[Any]) -> Sequence[Any]:
+    def _walk(self, largest: Sequence[Any]) -> GradientWalk:
+        """The work on scores; largest: see `GradientWalk`."""
+        t, parts = self.tiling, self.parts
+        types = parts.source("do").tensor.type, parts.source("q").tensor.type
+        makes = "dv" in t.makes, t.has_products
+        own = self.kernel, parts, self.schedule, self.thread, 0, types, makes
+        return GradientWalk(*own) if t.of_keys else QueryWalk(*own, largest, kept=self.kept)
+
+    def _over_heads(self, start: Results) -> Results:
+        """Goes through the query heads that share the tile's keys."""
+        if not (self.tiling.of_keys and self.group > 1):
+            return self._attend(0, start)
+        return loop(0, self.group, state=start)(self._attend)
+
+    def _attend(self, own: Any, now: Results) -> Results:
         """Goes through the blocks of a query head; own: its number among those that share the
         tile's keys."""
         t, s = self.tiling, self.schedule
@@ -101,18 +125,24 @@ class PassEmitter:
         if t.of_keys and self.group > 1 and t.stages > 1:
             ops.barrier()  # all have left the stages of the head before
         for stage in range(t.stages - 1):
-            self._load(head, ops.add(blocks.first, stage), blocks.end, stage * t.stage_bytes)
-        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *sums]
-        step = partial(self._step, head, rows, blocks.end)
-        may_hide = self.parts.has_masks or s.has_tail or not t.of_keys
+            self._load(head, blocks.first + stage, blocks.end, stage * t.stage_bytes)
+        state = self.ring.first(), now
+        for first, end, is_masked in self._runs(blocks):
+            step = partial(self._step, head, rows, blocks.end, is_masked=is_masked)
+            state = loop(first, end, state=state)(step)
+        return state[1]
+
+    def _runs(self, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
+        """(first, end, whether masks hide any of it) of blocks, in order."""
+        s, runs = self.schedule, list[tuple[Any, Any, bool]]()
+        may_hide = self.parts.has_masks or s.has_tail or not self.tiling.of_keys
         if may_hide:
-            state = ops.for_(blocks.first, blocks.whole, 1, state, partial(step, is_masked=True))
+            runs.append((blocks.first, blocks.whole, True))
         if blocks.whole is not blocks.whole_end or not may_hide:
-            body = partial(step, is_masked=False)
-            state = ops.for_(blocks.whole, blocks.whole_end, 1, state, body)
+            runs.append((blocks.whole, blocks.whole_end, False))
         if blocks.whole_end is not blocks.end:
-            state = ops.for_(blocks.whole_end, blocks.end, 1, state, partial(step, is_masked=True))
-        return state[2:]
+            runs.append((blocks.whole_end, blocks.end, True))
+        return runs
 
     # ---- rows in memory
 
@@ -123,7 +153,7 @@ class PassEmitter:
         size = self.parts.dims[2 if source in self._queries else 3]
         number = head.batch[1].index().base
         if not is_of_queries:
-            number = ops.div(number, self.group)
+            number = number // self.group
         batch = {0: head.batch[0], 1: Index.of(number)}
         found = Keys(self.kernel, self.parts, source, axes, size, step).head(batch)
         assert isinstance(found, HeadKeys), "gradients have no paged caches"
@@ -133,6 +163,7 @@ class PassEmitter:
     def _queries(self) -> Sequence[Source]:
         return self.others if self.tiling.of_keys else self.own
 
+    @stretch("set up")
     def _load_own(self) -> None:
         """Starts loading the tile's rows, which are part of the first stage's group."""
         t = self.tiling
@@ -149,11 +180,12 @@ class PassEmitter:
             for tile, place in zip(t.others, (0, t.others[0].bytes), strict=True):
                 tile.clear_ends(self._at(first + place), t.threads)
 
+    @stretch("load")
     def _load(self, head: QueryTile, block: Any, end: Any, slot: Any) -> None:
         """Starts loading a block into a stage, if it is not past the last."""
         t = self.tiling
-        with ops.if_(ops.less(block, end)):
-            row, place = ops.mul(block, t.step), self._at(ops.add(slot, t.stages_offset))
+        with ops.if_(block < end):
+            row, place = block * t.step, self._at(slot + t.stages_offset)
             first, second = t.others
             first.copy(place, t.threads, self.heads[0].block(row))
             after = smem.byte_pointer(place, first.bytes)
@@ -165,10 +197,8 @@ class PassEmitter:
 
     def _own_numbers(self, head: QueryTile) -> list[list[Any]]:
         """[base, delta], each of both of the thread's queries."""
-        first = ops.add(self.tile.key, self.walk.down)
-        found = [
-            self.numbers.load(self.kernel, head.head, ops.add(first, 8 * half)) for half in (0, 1)
-        ]
+        first = self.tile.key + self.walk.down
+        found = [self.numbers.load(self.kernel, head.head, first + 8 * half) for half in (0, 1)]
         return [list(numbers) for numbers in zip(*found, strict=True)]
 
     def _at(self, offset: Any) -> Any:
@@ -177,72 +207,53 @@ class PassEmitter:
     # ---- blocks
 
     def _step(
-        self, head: QueryTile, rows: Any, end: Any, block: Any, state: Sequence[Any], *,
+        self, head: QueryTile, rows: Any, end: Any, block: Any, state: tuple[Slots, Results], *,
         is_masked: bool,
-    ) -> Sequence[Any]:  # fmt: skip
-        t = self.tiling
-        slot = self._turn(head, block, end, state)
-        sums = list(state[2:])
+    ) -> tuple[Slots, Results]:  # fmt: skip
+        """The work of a block; rows: what a tile of queries has in registers."""
+        t, (slots, now) = self.tiling, state
+        at = self.ring.turn(
+            slots, lambda place: self._load(head, block + (t.stages - 1), end, place)
+        )
+        slot = self._at(at + t.stages_offset)
         first, second = t.others
         at_second = smem.byte_pointer(slot, first.bytes)
         if t.of_keys:
             numbers = smem.address(smem.byte_pointer(slot, t.rows_offset))
-            rows = ops.add(numbers, ops.mul(self.walk.right, 4))
-        place = ops.mul(block, t.step)
-        scores = self._product(self.qk, t.own[0], 0, first, slot)
-        e = self.walk.exponentials(scores, self.tile, head, place, rows, is_masked=is_masked)
-        products: list[Any] = []
-        if t.has_products:
-            products = self._product(self.vo, t.own[1], t.own[0].bytes, second, at_second)
-        met = sums[sum(map(t.registers_of, t.makes)) :]
-        self.walk.met = met
-        weights, gradients = self.walk.words(
-            scores, e, products, self.tile, head, place, rows, is_masked=is_masked
-        )
-        made: list[Any] = []
-        for name in t.makes:
-            count = t.registers_of(name)
-            own, sums = sums[:count], sums[count:]
-            if name == "dv":
-                made += self._added(self.vo, weights, second, at_second, own)
-            else:
-                made += self._added(self.qk, gradients, first, slot, own)
-        made += self.walk.met
-        return [*self._following(state), *made]
-
-    def _turn(self, head: QueryTile, block: Any, end: Any, state: Sequence[Any]) -> Any:
-        """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
-        t = self.tiling
-        if t.stages == 1:
-            ops.barrier()  # all have left the stage
-            self._load(head, block, end, 0)
-            smem.wait(0)
-            ops.barrier()
-            return self._at(t.stages_offset)
-        smem.wait(t.stages - 2)
-        ops.barrier()  # the stage is there for all, and all have left the one loaded next
-        self._load(head, ops.add(block, t.stages - 1), end, state[1])
-        return self._at(ops.add(state[0], t.stages_offset))
-
-    def _following(self, state: Sequence[Any]) -> list[Any]:
-        """The stages of the block after, and which is loaded then."""
-        t = self.tiling
-        if t.stages == 1:
-            return list(state[:2])
-        found = []
-        for offset in state[:2]:
-            moved = ops.add(offset, t.stage_bytes)
-            is_end = ops.compare("eq", moved, t.stages * t.stage_bytes)
-            found.append(ops.select(is_end, ops.const(0), moved))
-        return found
+            rows = numbers + self.walk.right * 4
+        place = self.tile, head, block * t.step, rows
+        scores = self._scores(slot)
+        e = self.walk.exponentials(scores, *place, is_masked=is_masked)
+        products = self._products(at_second) if t.has_products else []
+        self.walk.met = now.met
+        weights, gradients = self.walk.words(scores, e, products, *place, is_masked=is_masked)
+        made = {
+            "dv": (self.vo, weights, second, at_second),
+            "dk": (self.qk, gradients, first, slot),
+            "dq": (self.qk, gradients, first, slot),
+        }
+        sums = [self._added(*made[name], own) for name, own in zip(t.makes, now.sums, strict=True)]
+        return self.ring.next(slots), Results(sums, self.walk.met)
 
     # ---- products
+
+    @stretch("query-key product")
+    def _scores(self, slot: Any) -> list[Any]:
+        """S of a block."""
+        t = self.tiling
+        return self._product(self.qk, t.own[0], 0, t.others[0], slot)
+
+    @stretch("value product")
+    def _products(self, slot: Any) -> list[Any]:
+        """dP of a block."""
+        t = self.tiling
+        return self._product(self.vo, t.own[1], t.own[0].bytes, t.others[1], slot)
 
     def _product(
         self, row: mma.Instruction, own: PaddedRows, place: int, others: PaddedRows, slot: Any
     ) -> list[Any]:
         """[16 rows of the warp, others] = own @ others', as `wgmma.AccumulatorLayout` says."""
-        first = ops.mul(ops.shr(self.thread, 5), mma.M)
+        first = (self.thread >> 5) * mma.M
         a_lane = smem.byte_pointer(self._at(place), own.a_place(first))
         b_lane = smem.byte_pointer(slot, others.b_place())
         sums = [ops.zeros(ops.f32_type())] * (others.rows // 2)
@@ -253,6 +264,7 @@ class PassEmitter:
                 sums = mma.add_columns(row, a, b, sums, first_row // 2)
         return sums
 
+    @stretch("gradient product")
     def _added(
         self, row: mma.Instruction, words: Sequence[Any], others: PaddedRows, slot: Any,
         sums: Sequence[Any],
@@ -269,28 +281,26 @@ class PassEmitter:
 
     # ---- results
 
-    def _store(self, sums: Sequence[Any]) -> Sequence[Any]:
-        """Stores the results; gives what else was carried."""
+    @stretch("epilogue")
+    def _store(self, sums: Sequence[Sequence[Any]]) -> None:
+        """Stores the results."""
         targets = self.parts.region.targets(self.kernel)
         # Addresses of what is stored stay out of the loop.
         down, right = wgmma.AccumulatorLayout.origin(ops.opaque(self.thread))
-        rest = list(sums)
-        for name in self.tiling.makes:
+        for name, own in zip(self.tiling.makes, sums, strict=True):
             _, target = targets[self.parts.results[name]]
-            count = self.tiling.registers_of(name)
-            own, rest = rest[:count], rest[count:]
             finish = None if is_plain(self.parts, name) else Finish(self.kernel, self.parts, name)
             pair = ops.vector_type(element_type(target.tensor.type), 2)
             width = target.tensor.shape[3].constant or 0
             batch, place_of = self._places(name)
             for half in (0, 1):
-                row, inside = place_of(ops.add(ops.add(self.tile.key, down), 8 * half))
+                row, inside = place_of(self.tile.key + down + 8 * half)
                 for j in range(width // 8):
                     place = 4 * j + 2 * half
                     value = ops.from_elements(own[place : place + 2])
                     at = [
                         Index.of(batch), Index.of(self.tile.head), Index.of(row),
-                        Index(ops.add(right, 8 * j), 1, 2),
+                        Index(right + 8 * j, 1, 2),
                     ]  # fmt: skip
                     if finish is not None:
                         finish.store(value, at, inside)
@@ -300,7 +310,12 @@ class PassEmitter:
                     target.store(at, value, inside)
             if finish is not None:
                 finish.meet(self.thread)
-        return rest
+
+    @stretch("epilogue")
+    def _meet(self, largest: Iterable[int], met: Sequence[Any]) -> None:
+        """Updates the largest magnitudes in memory; largest: the places of these outputs."""
+        for place, found in zip(largest, met, strict=True):
+            meet(place_of(self.kernel, self.parts, place), larger(0, [found]), self.thread)
 
     def _places(self, name: str) -> tuple[Any, Callable[[Any], tuple[Any, Any]]]:
         """(entry of the batch, row of the tile -> (row in memory, whether it is stored)) of a
@@ -312,4 +327,4 @@ class PassEmitter:
         axis = source.tensor.rank - 2
         entry = packed_entry(self.kernel, self.parts.region, source, self.tile.entry, axis)
         length = ops.minimum(entry.length, size)
-        return 0, lambda row: (ops.add(entry.first, row), ops.less(row, length))
+        return 0, lambda row: (entry.first + row, ops.less(row, length))
