@@ -48,7 +48,7 @@ class TileBits:
         found = None
         for mask in self.masks:
             bits = self._bits(mask, walk, batch, rows, block, end)
-            found = ops.both(found, ops.compare("ne", ops.and_(bits, 1), 0))
+            found = ops.both(found, ops.compare("ne", bits & 1, 0))
         return found
 
     def _bits(
@@ -56,14 +56,14 @@ class TileBits:
         block: Any, end: Any,
     ) -> Any:  # fmt: skip
         """A number whose last bit is that of the blocks that are met, joined by or."""
-        first = ops.mul(block, self.keys)
-        last = ops.minimum(ops.add(first, self.keys - 1), end)
+        first = block * self.keys
+        last = ops.minimum(first + (self.keys - 1), end)
         found: Any = None
         for row in _met(*rows, mask.rows, self.queries, self.begins_anywhere):
             for column in _met(first, last, mask.columns, self.keys, False):
-                byte = self._byte(mask, walk, batch, row, ops.div(column, BITS))
-                bit = ops.shr(byte, ops.rem(column, BITS))
-                found = bit if found is None else ops.or_(found, bit)
+                byte = self._byte(mask, walk, batch, row, column // BITS)
+                bit = byte >> (column % BITS)
+                found = bit if found is None else found | bit
         return found
 
     def _byte(
@@ -77,8 +77,8 @@ class TileBits:
 
 def _met(first: Any, last: Any, size: int, extent: int, begins_anywhere: bool) -> list[Any]:
     """Blocks of a mask that `extent` neighbours, first to last, may meet; some of them twice."""
-    start = ops.div(first, size)
+    start = first // size
     if size % extent == 0 and not begins_anywhere:
         return [start]
-    end = ops.div(last, size)
-    return [ops.minimum(ops.add(start, i), end) for i in range((extent - 2) // size + 2)]
+    end = last // size
+    return [ops.minimum(start + i, end) for i in range((extent - 2) // size + 2)]

@@ -20,6 +20,8 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
@@ -60,8 +62,8 @@ class BeforeEmitter:
             return
         blocks = kernel.size(s.blocks)
         ops.if_else(
-            ops.less(number, blocks), lambda: self._queries(number),
-            lambda: fill(kernel, self.parts.region, tables, ops.sub(number, blocks)),
+            number < blocks, lambda: self._queries(number),
+            lambda: fill(kernel, self.parts.region, tables, number - blocks),
         )  # fmt: skip
 
     @staticmethod
@@ -78,31 +80,29 @@ class BeforeEmitter:
         block = place.block
         self.batch = list(place.head.batch.values())
         if self.sums:
-            self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
+            self._fill(ops.to_i64(number) * t.dq_bytes, thread)
         if self.turns:
             self._begin_turns(number, thread)
         if self.parts.twins:
             bwd_widened.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
         lanes = self.lanes
-        first, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
+        first, lane = thread // lanes, thread % lanes
         step = THREADS // lanes
         target = kernel.workspace(self.rows)
         for i in range(-(-t.queries // step)):
-            inside = ops.add(first, i * step)
+            inside = first + i * step
             own = inside
             if t.queries % step:  # rows past the block may be past the tensor
                 own = ops.minimum(inside, t.queries - 1)
-            row = ops.add(ops.mul(block, t.queries), own)
+            row = block * t.queries + own
             base, delta, others = self._row(row, lane)
             is_own = ops.compare("eq", lane, 0)
             if t.queries % step:
-                is_own = ops.both(is_own, ops.less(inside, t.queries))
+                is_own = ops.both(is_own, inside < t.queries)
             with ops.if_(is_own):
-                at = ops.add(
-                    ops.mul(ops.to_i64(number), t.row_bytes), ops.mul(ops.to_i64(inside), 4)
-                )
+                at = ops.to_i64(number) * t.row_bytes + ops.to_i64(inside) * 4
                 for which, value in enumerate((base, delta)):
-                    where = smem.byte_pointer(target, ops.add(at, which * t.queries * 4))
+                    where = smem.byte_pointer(target, at + which * t.queries * 4)
                     ops.store(where, value, 4)
                 self._store_others(row, others)
 
@@ -115,21 +115,20 @@ class BeforeEmitter:
         """Zeros in the block's sums."""
         target = smem.byte_pointer(self.kernel.workspace(self.sums), first)
         zeros = ops.zeros(ops.vector_type(ops.f32_type(), _ZEROS))
-        place = ops.mul(thread, 4 * _ZEROS)
+        place = thread * (4 * _ZEROS)
         for at in range(0, self.schedule.tiling.dq_bytes, THREADS * 4 * _ZEROS):
-            ops.store(smem.byte_pointer(target, ops.add(place, at)), zeros, 4 * _ZEROS)
+            ops.store(smem.byte_pointer(target, place + at), zeros, 4 * _ZEROS)
 
     def _begin_turns(self, number: Any, thread: Any) -> None:
         """Zeros in this block's share of what tells tiles their turns."""
         target = self.kernel.workspace(self.turns)
         words = TurnOrder.bytes(self.schedule.flags) // 4
-        step = ops.mul(self.kernel.size(self.schedule.blocks), THREADS)
+        step = self.kernel.size(self.schedule.blocks) * THREADS
 
-        def one(word: Any, carried: Any) -> Any:
-            ops.store(smem.byte_pointer(target, ops.mul(word, 4)), ops.const(0), 4)
-            return carried
-
-        ops.for_(ops.add(ops.mul(number, THREADS), thread), self.kernel.size(words), step, [], one)
+        @loop(number * THREADS + thread, self.kernel.size(words), step)
+        def _(word: Any, nothing: tuple[()]) -> tuple[()]:
+            ops.store(smem.byte_pointer(target, word * 4), ops.const(0), 4)
+            return nothing
 
     def _store_others(self, row: Any, values: Sequence[Any]) -> None:
         s = self.schedule
@@ -137,6 +136,7 @@ class BeforeEmitter:
             is_there = ops.less(row, self.kernel.size(s.queries)) if s.has_row_tail else None
             target.store([*self.batch, Index.of(row), Index.of(0)], value, is_there)
 
+    @stretch("sum of rows")
     def _row(self, row: Any, lane: Any) -> tuple[Any, Any, list[Any]]:
         """(-log2(e) * base, -delta times the factor, what else is kept) of a row, f32, the same in
         all its lanes."""
@@ -146,9 +146,9 @@ class BeforeEmitter:
         if s.has_row_tail:
             size = kernel.size(s.queries)
             is_there = ops.less(row, size)
-            row = ops.minimum(row, ops.sub(size, 1))
+            row = ops.minimum(row, size - 1)
         walk = Walk(kernel, region.leaves(kernel), region.symbols)
-        column = ops.mul(lane, _VECTOR)
+        column = lane * _VECTOR
         is_inside = None
         if self.lanes * _VECTOR != width:
             is_inside = ops.less(column, width)

@@ -28,6 +28,7 @@ from ...codegen.attention.mask_conditions import (
 from ...codegen.memory import smem
 from ...codegen.output import Output
 from ...codegen.region import Access
+from ...codegen.state import loop
 from ...codegen.totals.votes import ballot, count_bits
 from ...mlir import arith, ir
 from ...target import WARP_THREADS
@@ -135,11 +136,11 @@ class BlockLists:
         )
         rows = schedule.kernel.size(schedule.rows)
         runs: list[tuple[Any, Any, bool]] = [(0, some, True)]
-        return runs if self._mixes(schedule) else [*runs, (ops.sub(rows, whole), rows, False)]
+        return runs if self._mixes(schedule) else [*runs, (rows - whole, rows, False)]
 
     def block(self, schedule: GradientSchedule, tile: KeyTile, head: QueryTile, place: Any) -> Any:
         """The block at a place of a list."""
-        at = ops.mul(ops.add(place, _COUNTS), _WORD_BYTES)
+        at = (place + _COUNTS) * _WORD_BYTES
         pointer = smem.byte_pointer(self._place(schedule, tile, head), at)
         return ops.load(pointer, ops.i32_type(), _WORD_BYTES)
 
@@ -152,9 +153,9 @@ class BlockLists:
         number = ops.to_i64(tile.number)
         if lists > 1:
             own = ops.to_i64(schedule.own_head(tile, head))
-            number = ops.add(ops.mul(number, lists), own)
-        words = ops.to_i64(ops.add(kernel.size(schedule.rows), _COUNTS))
-        at = ops.mul(ops.mul(number, words), _WORD_BYTES)
+            number = number * lists + own
+        words = ops.to_i64(kernel.size(schedule.rows) + _COUNTS)
+        at = number * words * _WORD_BYTES
         return smem.byte_pointer(kernel.workspace(self.buffer, is_exclusive=False), at)
 
     # ---- to make it
@@ -162,41 +163,39 @@ class BlockLists:
     def fill(self, schedule: GradientSchedule, tile: KeyTile) -> None:
         """Makes a tile's lists, by all warps; a barrier follows."""
         warps = schedule.kernel.threads // WARP_THREADS
-        warp = ops.shr(ops.thread_id(), 5)
+        warp = ops.thread_id() >> 5
 
-        def one(own: Any, carried: Any) -> Any:
+        @loop(warp, self.heads(schedule), warps)
+        def _(own: Any, nothing: tuple[()]) -> tuple[()]:
             self._fill_head(schedule, tile, schedule.query_head(tile, own))
-            return carried
-
-        ops.for_(warp, self.heads(schedule), warps, [], one)
+            return nothing
 
     def _fill_head(self, s: GradientSchedule, tile: KeyTile, head: QueryTile) -> None:
-        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
-        below = ops.sub(ops.shl(ops.const(1), lane), 1)
+        lane = ops.thread_id() & (WARP_THREADS - 1)
+        below = (ops.const(1) << lane) - 1
         blocks = s.query_blocks(tile, head)
         place, rows = self._place(s, tile, head), s.kernel.size(s.rows)
 
         def put(which: Any, at: Any, block: Any) -> None:
             with ops.if_(which):
-                offset = ops.mul(ops.add(at, _COUNTS), _WORD_BYTES)
+                offset = (at + _COUNTS) * _WORD_BYTES
                 ops.store(smem.byte_pointer(place, offset), block, _WORD_BYTES)
 
-        def step(first: Any, counts: Sequence[Any]) -> Sequence[Any]:
-            some, whole = counts
-            block = ops.add(first, lane)
+        @loop(blocks.first, blocks.end, WARP_THREADS, state=(0, 0))
+        def counts(first: Any, now: tuple[Any, Any]) -> tuple[Any, Any]:
+            some, whole = now
+            block = first + lane
             is_seen, is_whole = self._state(s, tile, head, blocks, block)
             votes = ballot(is_seen), ballot(is_whole)
             is_some = ops.both(is_seen, _not(is_whole))
-            some_votes = ops.and_(votes[0], ops.xor(votes[1], -1))
-            before = count_bits(ops.and_(some_votes, below))
-            put(is_some, ops.add(some, before), block)
+            some_votes = votes[0] & (votes[1] ^ (-1))
+            before = count_bits(some_votes & below)
+            put(is_some, some + before, block)
             if not self._mixes(s):
-                back = ops.add(ops.add(whole, count_bits(ops.and_(votes[1], below))), 1)
-                put(is_whole, ops.sub(rows, back), block)
-            return [ops.add(some, count_bits(some_votes)), ops.add(whole, count_bits(votes[1]))]
+                back = whole + count_bits(votes[1] & below) + 1
+                put(is_whole, rows - back, block)
+            return some + count_bits(some_votes), whole + count_bits(votes[1])
 
-        start = [ops.const(0), ops.const(0)]
-        counts = ops.for_(blocks.first, blocks.end, WARP_THREADS, start, step)
         with ops.if_(ops.compare("eq", lane, 0)):
             for i, count in enumerate(counts):
                 ops.store(smem.byte_pointer(place, i * _WORD_BYTES), count, _WORD_BYTES)
@@ -207,11 +206,11 @@ class BlockLists:
         """(whether any score of a block is kept, whether all are), i1."""
         kernel, t = s.kernel, s.tiling
         is_there = ops.less(block, blocks.end)
-        block = ops.minimum(block, ops.sub(kernel.size(s.rows), 1))
-        first = ops.mul(block, t.queries)
-        last_row, end = (ops.sub(kernel.size(n), 1) for n in (s.queries, s.keys))
-        rows = first, ops.minimum(ops.add(first, t.queries - 1), last_row)
-        column = ops.div(tile.key, t.keys)
+        block = ops.minimum(block, kernel.size(s.rows) - 1)
+        first = block * t.queries
+        last_row, end = (kernel.size(n) - 1 for n in (s.queries, s.keys))
+        rows = first, ops.minimum(first + (t.queries - 1), last_row)
+        column = tile.key // t.keys
         is_seen, may_hide = is_there, None
         if self.sparsity.masks:
             bits = TileBits(self.sparsity.masks, t.queries, t.keys, False)
@@ -226,9 +225,7 @@ class BlockLists:
                 return is_seen, _never()
         if self._mixes(s):
             return is_seen, _never()
-        inside = ops.both(
-            ops.compare("sle", blocks.whole, block), ops.less(block, blocks.whole_end)
-        )
+        inside = ops.both(blocks.whole <= block, block < blocks.whole_end)
         is_whole = ops.both(is_seen, inside)
         return is_seen, is_whole if may_hide is None else ops.both(is_whole, _not(may_hide))
 

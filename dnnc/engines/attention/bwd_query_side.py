@@ -39,15 +39,15 @@ class QuerySchedule(GradientSchedule):
         tile = super().place(number)
         if not self.tiling.is_longest_first:
             return tile
-        last = ops.mul(ops.sub(self.kernel.size(self.columns), 1), self.tiling.keys)
-        return replace(tile, key=ops.sub(last, tile.key))
+        last = (self.kernel.size(self.columns) - 1) * self.tiling.keys
+        return replace(tile, key=last - tile.key)
 
     def _in_blocks(self, tile: KeyTile, found: Ranges) -> QueryBlocks:
         width, keys = self.tiling.queries, self.kernel.size(self.queries)
         count = self.kernel.size(self.rows)
         if self.sees_all:
             return QueryBlocks(0, count, count, count)
-        first = ops.minimum(ops.div(ops.maximum(found.some, 0), width), count)
+        first = ops.minimum(ops.maximum(found.some, 0) // width, count)
         some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
         end = ops.maximum(ops.ceildiv(some_end, width), first)
         whole: Any = first
@@ -57,7 +57,7 @@ class QuerySchedule(GradientSchedule):
         if isinstance(found.all_end, int) and found.all_end == 0:
             return QueryBlocks(first, end, whole, whole)
         # A block that the last key does not fill is masked.
-        last = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), width)
+        last = ops.maximum(ops.minimum(found.all_end, keys), 0) // width
         whole_end = ops.maximum(ops.minimum(last, end), whole)
         has_all = is_open(found) and not self.has_row_tail
         return QueryBlocks(first, end, whole, end if has_all else whole_end)
@@ -72,17 +72,17 @@ class QueryWalk(GradientWalk):
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
     ) -> list[Coordinate]:
         s = self.schedule
-        query = ops.add(self._key(tile), 8 * half)
+        query = self._key(tile) + 8 * half
         if s.has_tail:
-            query = ops.minimum(query, ops.sub(self.kernel.size(s.keys), 1))
-        key = ops.add(row, ops.add(self.right, 8 * j))
+            query = ops.minimum(query, self.kernel.size(s.keys) - 1)
+        key = row + (self.right + 8 * j)
         keys = Index(key, 1, 2)
         if is_cut:
-            last = ops.sub(self.kernel.size(s.queries), 1)
+            last = self.kernel.size(s.queries) - 1
             if s.queries.known_divisor() % 2 == 0:
-                keys = Index(ops.minimum(key, ops.sub(last, 1)), 1, 2)
+                keys = Index(ops.minimum(key, last - 1), 1, 2)
             else:
-                keys = Index(lanes=tuple(ops.minimum(ops.add(key, i), last) for i in range(2)))
+                keys = Index(lanes=tuple(ops.minimum(key + i, last) for i in range(2)))
         return [head.batch[0], head.batch[1], Index.of(query), keys]
 
     def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
@@ -94,7 +94,7 @@ class QueryWalk(GradientWalk):
         return self.schedule.has_row_tail
 
     def _inside(self, tile: KeyTile, row: Any) -> Callable[[int, int], Any]:
-        left = ops.sub(self.kernel.size(self.schedule.queries), ops.add(row, self.right))
+        left = self.kernel.size(self.schedule.queries) - (row + self.right)
 
         def pair(j: int, half: int) -> Any:
             lanes: Sequence[Any] = [ops.less(8 * j + i, left) for i in range(2)]
@@ -108,9 +108,9 @@ class QueryWalk(GradientWalk):
         s = self.schedule
         inside = None
         if s.has_tail:
-            query = ops.add(self._key(tile), 8 * half)
+            query = self._key(tile) + 8 * half
             inside = ops.less(query, self.kernel.size(s.keys))
-        key = ops.add(row, ops.add(self.right, 8 * j))
+        key = row + (self.right + 8 * j)
         size = self.kernel.size(s.queries)
         for value, target in self.kept:
             found = walk.value(value, at, 2)
@@ -119,6 +119,6 @@ class QueryWalk(GradientWalk):
                 target.store(at, found, ops.both(inside, is_there))
                 continue
             for i, element in enumerate(ops.elements(found)):
-                place = ops.add(key, i)
+                place = key + i
                 there = [*at[:3], Index.of(place)]
-                target.store(there, element, ops.both(inside, ops.less(place, size)))
+                target.store(there, element, ops.both(inside, place < size))

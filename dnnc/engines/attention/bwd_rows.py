@@ -28,10 +28,10 @@ class RowNumbers:
     blocks: Expr
 
     def _address(self, kernel: Kernel, head: Any, row: Any, which: int) -> Any:
-        block, place = ops.div(row, ROWS), ops.rem(row, ROWS)
-        number = ops.to_i64(ops.add(ops.mul(head, kernel.size(self.blocks)), block))
-        offset = ops.mul(number, _NUMBERS * ROWS * _BYTES)
-        offset = ops.add(offset, ops.to_i64(ops.mul(ops.add(place, which * ROWS), _BYTES)))
+        block, place = row // ROWS, row % ROWS
+        number = ops.to_i64(head * kernel.size(self.blocks) + block)
+        offset = number * (_NUMBERS * ROWS * _BYTES)
+        offset = offset + ops.to_i64((place + which * ROWS) * _BYTES)
         return smem.byte_pointer(kernel.workspace(self.buffer), offset)
 
     def load(self, kernel: Kernel, head: Any, row: Any) -> list[Any]:
@@ -46,12 +46,12 @@ class RowNumbers:
         """Starts the copy of a step's numbers to shared memory, one after the other."""
         chunks = count * _BYTES // CHUNK_BYTES
         thread = ops.thread_id()
-        with ops.if_(ops.less(thread, _NUMBERS * chunks)):
-            which, chunk = ops.div(thread, chunks), ops.rem(thread, chunks)
+        with ops.if_(thread < _NUMBERS * chunks):
+            which, chunk = thread // chunks, thread % chunks
             start = self._address(kernel, head, row, 0)
-            inside = ops.mul(chunk, CHUNK_BYTES)
-            source = ops.add(ops.mul(which, ROWS * _BYTES), inside)
-            place = ops.add(ops.mul(which, count * _BYTES), inside)
+            inside = chunk * CHUNK_BYTES
+            source = which * (ROWS * _BYTES) + inside
+            place = which * (count * _BYTES) + inside
             smem.copy_async(
                 smem.byte_pointer(target, place), smem.byte_pointer(start, source), CHUNK_BYTES
             )

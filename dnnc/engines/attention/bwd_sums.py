@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ... import dtypes
@@ -20,6 +21,8 @@ from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.output import Output
 from ...codegen.scalars.scalar import element_type
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
@@ -108,14 +111,15 @@ class SumsEmitter:
     target: GlobalTensor
     shared_name: str = "totals"
 
+    @stretch("sum of parts")
     def emit(self, number: Any) -> None:
         """Writes what a block of threads adds up; number: of the block."""
         kernel, e = self.kernel, self.elements
         thread = ops.thread_id()
-        warp, lane = ops.shr(thread, 5), ops.and_(thread, WARP_THREADS - 1)
+        warp, lane = thread >> 5, thread & (WARP_THREADS - 1)
         block = number
         number = kernel.divide(block, e.columns)
-        column = ops.mul(kernel.remainder(block, e.columns, number), WARP_THREADS)
+        column = kernel.remainder(block, e.columns, number) * WARP_THREADS
         self.source = e.tensor(kernel)
         self.at: dict[int, Coordinate] = dict.fromkeys(range(len(e.dims)), Index.of(0))
         self.at |= self._coordinates(e.kept, number)
@@ -123,20 +127,20 @@ class SumsEmitter:
         size = kernel.size(e.dims[e.last])
         zero, inside = ops.zeros(ops.f32_type()), None
         if e.sums_last:
-            (total,) = ops.for_(0, count, 1, [zero], lambda i, own: self._row(i, thread, size, own))
-            total = across_lanes(total, WARP_THREADS, _add)
+            row = partial(self._row, thread, size)
+            total = across_lanes(loop(0, count, state=zero)(row), WARP_THREADS, _add)
             lanes = 1
         else:
-            column = ops.add(column, lane)
+            column = column + lane
             inside = ops.less(column, size)
-            kept = ops.minimum(column, ops.sub(size, 1))
-            (total,) = ops.for_(warp, count, _WARPS, [zero], lambda i, own: self._one(i, kept, own))
+            kept = ops.minimum(column, size - 1)
+            total = loop(warp, count, _WARPS, state=zero)(partial(self._one, kept))
             lanes = WARP_THREADS
         total = self._over_warps(total, warp, lane, lanes)
         own = ops.less(thread, lanes)
         at = dict(self.at)
         if not e.sums_last:
-            at[e.last] = Index.of(ops.minimum(column, ops.sub(size, 1)))
+            at[e.last] = Index.of(ops.minimum(column, size - 1))
         element = element_type(self.target.tensor.type)
         if total.type != element:
             total = arith.TruncFOp(element, total).result
@@ -150,31 +154,34 @@ class SumsEmitter:
         found = loops.coordinates(self.kernel, number)
         return {axis: found[i] for i, axis in enumerate(axes)}
 
-    def _one(self, number: Any, column: Any, carried: list[Any]) -> list[Any]:
+    def _one(self, column: Any, number: Any, total: Any) -> Any:
         """A sum and one element more, of the outer summed axes' number and a column."""
         at = {**self.at, **self._coordinates(self.elements.outer, number)}
         at[self.elements.last] = Index.of(column)
-        return [_add(carried[0], self.source.load([at[axis] for axis in range(len(at))], 1))]
+        return total + self.source.load([at[axis] for axis in range(len(at))], 1)
 
-    def _row(self, number: Any, thread: Any, size: Any, carried: list[Any]) -> list[Any]:
+    def _row(self, thread: Any, size: Any, number: Any, total: Any) -> Any:
         """A sum and a thread's elements of the last axis."""
-        return ops.for_(
-            thread, size, THREADS, list(carried), lambda i, own: self._one(number, i, own)
-        )
+
+        @loop(thread, size, THREADS, state=total)
+        def end(i: Any, now: Any) -> Any:
+            return self._one(i, number, now)
+
+        return end
 
     def _over_warps(self, total: Any, warp: Any, lane: Any, lanes: int) -> Any:
         """The sum over warps of what their lanes have, in the first threads."""
         base = self.kernel.shared(self.shared_name, THREADS * _BYTES)
-        place = ops.mul(ops.add(ops.mul(warp, WARP_THREADS), lane), _BYTES)
+        place = (warp * WARP_THREADS + lane) * _BYTES
         ops.store(smem.byte_pointer(base, place), total, _BYTES)
         ops.barrier()
         found = ops.zeros(ops.f32_type())
         for other in range(_WARPS):
-            offset = ops.mul(ops.add(lane, other * WARP_THREADS), _BYTES)
+            offset = (lane + other * WARP_THREADS) * _BYTES
             part = ops.load(smem.byte_pointer(base, offset), ops.f32_type(), _BYTES)
-            found = _add(found, part)
+            found = found + part
         return found
 
 
 def _add(a: Any, b: Any) -> Any:
-    return arith.AddFOp(a, b).result
+    return a + b

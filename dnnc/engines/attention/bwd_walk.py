@@ -28,6 +28,7 @@ from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
 from ...codegen.scalars.scalar import element_type
+from ...codegen.stretch import stretch
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
@@ -149,29 +150,29 @@ class GradientWalk:
     ) -> list[Coordinate]:
         """The coordinates of two queries of a key.  row: the first of the block."""
         s = self.schedule
-        key = ops.add(self._key(tile), 8 * half)
+        key = self._key(tile) + 8 * half
         if is_cut:
-            key = ops.minimum(key, ops.sub(self.kernel.size(s.keys), 1))
-        query = ops.add(row, ops.add(self.right, 8 * j))
+            key = ops.minimum(key, self.kernel.size(s.keys) - 1)
+        query = row + (self.right + 8 * j)
         queries = Index(query, 1, 2)
         if s.has_row_tail:
-            last = ops.sub(self.kernel.size(s.queries), 1)
+            last = self.kernel.size(s.queries) - 1
             if s.queries.known_divisor() % 2 == 0:
-                queries = Index(ops.minimum(query, ops.sub(last, 1)), 1, 2)
+                queries = Index(ops.minimum(query, last - 1), 1, 2)
             else:
-                lanes = [ops.minimum(ops.add(query, i), last) for i in range(2)]
+                lanes = [ops.minimum(query + i, last) for i in range(2)]
                 queries = Index(lanes=tuple(lanes))
         return [head.batch[0], head.batch[1], queries, Index.of(key)]
 
     def _key(self, tile: KeyTile) -> Any:
         """The thread's first key."""
-        return ops.add(ops.add(tile.key, ops.mul(self.own, wgmma.M)), self.down)
+        return tile.key + self.own * wgmma.M + self.down
 
     def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
         """The numbers of two queries, for each of the thread's keys; rows: their address.
         which: 0: of base, 1: of delta."""
         bytes_ = which * self.schedule.tiling.queries * 4 + 8 * 4 * j
-        place = smem.pointer_to(ops.add(rows, bytes_))
+        place = smem.pointer_to(rows + bytes_)
         found = ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
         return found, found
 
@@ -182,12 +183,13 @@ class GradientWalk:
 
     def _inside(self, tile: KeyTile, row: Any) -> Callable[[int, int], Any]:
         """Whether pairs have keys up to the last one, by their place."""
-        left = ops.sub(self.kernel.size(self.schedule.keys), self._key(tile))
+        left = self.kernel.size(self.schedule.keys) - self._key(tile)
         rows = [ops.less(8 * half, left) for half in _HALVES]
         return lambda j, half: rows[half]
 
     # ---- the first part
 
+    @stretch("softmax")
     def exponentials(
         self, sums: Sequence[Any], tile: KeyTile, head: QueryTile, row: Any, rows: Any, *,
         is_masked: bool,
@@ -210,6 +212,7 @@ class GradientWalk:
 
     # ---- the second part
 
+    @stretch("score gradient")
     def words(
         self, sums: Sequence[Any], exponentials: Sequence[Any], products: Sequence[Any],
         tile: KeyTile, head: QueryTile, row: Any, rows: Any, *, is_masked: bool,
@@ -261,15 +264,15 @@ class GradientWalk:
     ) -> None:
         """Stores what else a pair of scores has, if both are scores."""
         s = self.schedule
-        key = ops.add(self._key(tile), 8 * half)
+        key = self._key(tile) + 8 * half
         inside = None
         if s.has_tail:
             inside = ops.less(key, self.kernel.size(s.keys))
-        query, size = ops.add(row, ops.add(self.right, 8 * j)), self.kernel.size(s.queries)
+        query, size = row + (self.right + 8 * j), self.kernel.size(s.queries)
         for value, target in self.kept:
             found = walk.value(value, at, 2)
             for i, element in enumerate(ops.elements(found)):
-                place = ops.add(query, i)
+                place = query + i
                 is_there = ops.less(place, size) if s.has_row_tail else None
                 there = [*at[:2], Index.of(place), at[3]]
                 target.store(there, element, ops.both(inside, is_there))

@@ -21,6 +21,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.scalars.byte_math import from_f8
 from ...codegen.scalars.scalar import element_type
+from ...codegen.state import loop
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
 from ...dialect.tensor import Tensor, packed_strides
@@ -60,8 +61,8 @@ def _twin(tensor: Tensor, axes: tuple[int, int], uid: int) -> Tensor:
 def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, threads: int) -> None:
     """Writes a block's share of each operand; number: of the block, of so many."""
     narrow = GradientRegion(parts.region)
-    first = ops.add(ops.mul(number, threads), ops.thread_id())
-    step = ops.mul(blocks, threads)
+    first = number * threads + ops.thread_id()
+    step = blocks * threads
     for name, twin in parts.twins.items():
         source = narrow.source(name)
         elements, _ = source.axes(is_turned=name == "v")
@@ -71,18 +72,18 @@ def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, thread
         ]
         loops = Loops(tuple(dims), tuple((axis,) for axis in range(len(dims))))
         copy = partial(_copy, kernel, loops, source.tensor, twin, elements)
-        ops.for_(first, kernel.size(product(dims)), step, [], copy)
+        loop(first, kernel.size(product(dims)), step)(copy)
 
 
 def _copy(
     kernel: Kernel, loops: Loops, source: Tensor, twin: Tensor, elements: int, number: Any,
-    carried: Any,
-) -> Any:  # fmt: skip
+    nothing: tuple[()],
+) -> tuple[()]:  # fmt: skip
     found = loops.coordinates(kernel, number)
     at = [found[axis] for axis in range(len(found))]
-    at[elements] = Index(ops.mul(at[elements].index().base, _VECTOR), 1, _VECTOR)
+    at[elements] = Index(at[elements].index().base * _VECTOR, 1, _VECTOR)
     loaded = GlobalTensor(kernel, source).load(at, _VECTOR)
     wide = from_f8(loaded, str(element_type(source.type)), _VECTOR)
     narrow = ops.vector_type(element_type(dtypes.f16), _VECTOR)
     GlobalTensor(kernel, twin).store(at, arith.TruncFOp(narrow, wide).result)
-    return carried
+    return nothing

@@ -99,8 +99,8 @@ class Table:
         """(least, largest) of a unit; outer: coordinates along the other axes, in their order."""
         number: Any = 0
         for extent, place in zip(self.shape, (*outer, unit), strict=True):
-            number = ops.add(ops.mul(number, kernel.size(extent)), place)
-        pair = ops.gep(kernel.workspace(self.name), ops.mul(number, 2), ops.i32_type())
+            number = number * kernel.size(extent) + place
+        pair = ops.gep(kernel.workspace(self.name), number * 2, ops.i32_type())
         both = ops.load(pair, ops.vector_type(ops.i32_type(), 2), _PAIR)
         low, high = ops.elements(both)
         return low, high
@@ -140,8 +140,8 @@ class NumberRanges:
     def _view(
         self, batch: Mapping[int, Coordinate], rows: Range, block: Any, end: Any, load: Load
     ) -> _View:
-        first = ops.mul(block, self.columns)
-        last = ops.minimum(ops.add(first, self.columns - 1), end)
+        first = block * self.columns
+        last = ops.minimum(first + (self.columns - 1), end)
         return _View(self, batch, {-2: rows, -1: (first, last)}, load)
 
     def of(self, numbers: Numbers, batch: Mapping[int, Coordinate], along: Range) -> Range:
@@ -152,7 +152,7 @@ class NumberRanges:
             for axis, (n, place) in enumerate(zip(table.dims, numbers.access, strict=True))
             if axis != table.place
         ]
-        return table.at(self.kernel, outer, ops.div(along[0], table.unit))
+        return table.at(self.kernel, outer, along[0] // table.unit)
 
 
 @dataclass(frozen=True)
@@ -320,12 +320,10 @@ def fill(kernel: Kernel, region: Region, tables: Sequence[Table], number: Any) -
     """Fills a block's share of the tables; number: of the block."""
     total = Expr.of(0)
     warps = kernel.threads // WARP_THREADS
-    warp = ops.add(ops.mul(number, warps), ops.shr(ops.thread_id(), 5))
+    warp = number * warps + (ops.thread_id() >> 5)
     for table in tables:
-        entry = ops.sub(warp, kernel.size(total))
-        is_here = ops.both(
-            ops.compare("sge", entry, 0), ops.less(entry, kernel.size(table.entries))
-        )
+        entry = warp - kernel.size(total)
+        is_here = ops.both(entry >= 0, entry < kernel.size(table.entries))
         with ops.if_(is_here):
             _fill_entry(kernel, region, table, entry)
         total = total + table.entries
@@ -333,17 +331,17 @@ def fill(kernel: Kernel, region: Region, tables: Sequence[Table], number: Any) -
 
 def _fill_entry(kernel: Kernel, region: Region, table: Table, entry: Any) -> None:
     """One range, by a warp."""
-    lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+    lane = ops.thread_id() & (WARP_THREADS - 1)
     shape = tuple(at_least(n, 1) for n in table.shape)  # of an empty one no entry is asked for
     loops = Loops(shape, tuple((axis,) for axis in range(len(shape))))
     places = loops.coordinates(kernel, entry)
     *outer, unit = (places[axis] for axis in range(len(table.shape)))
-    first = ops.add(ops.mul(unit.index().base, table.unit), lane)
-    last = ops.sub(kernel.size(table.dims[table.place]), 1)
+    first = unit.index().base * table.unit + lane
+    last = kernel.size(table.dims[table.place]) - 1
     walk = Walk(kernel, region.leaves(kernel), region.symbols)
     low = high = None
     for step in range(0, table.unit, WARP_THREADS):
-        element = Index.of(ops.minimum(ops.add(first, step), last))
+        element = Index.of(ops.minimum(first + step, last))
         at = [*outer[: table.place], element, *outer[table.place :]]
         value = ops.to_i32(walk.value(table.numbers.leaf, at, 1))
         low = value if low is None else ops.minimum(low, value)
@@ -351,5 +349,5 @@ def _fill_entry(kernel: Kernel, region: Region, table: Table, entry: Any) -> Non
     low = across_lanes(low, WARP_THREADS, ops.minimum)
     high = across_lanes(high, WARP_THREADS, ops.maximum)
     with ops.if_(ops.compare("eq", lane, 0)):
-        pair = ops.gep(kernel.workspace(table.name), ops.mul(entry, 2), ops.i32_type())
+        pair = ops.gep(kernel.workspace(table.name), entry * 2, ops.i32_type())
         ops.store(pair, ops.from_elements([low, high]), _PAIR)
