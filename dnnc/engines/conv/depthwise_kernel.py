@@ -27,6 +27,8 @@ from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...codegen.scalars.math import widened
 from ...codegen.scalars.scalar import Scalars
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
 from ...codegen.tiles.strips import Lines, Moves, Strips, finish, linear, met
 from ...codegen.walk.index import Index
@@ -121,15 +123,14 @@ class DepthwiseKernel:
     def _emit_turns(self, tile: Any, first: Any, is_own: Any) -> None:
         tiling, count = self.tiling, self.kernel.size(product(self.counts))
         self._stage_filter(tile)
+        end = first + tiling.strips * tiling.turns
 
-        def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(first, end, tiling.strips)
+        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
             with ops.if_(ops.both(is_own, number < count)):
                 strip, walk = self._strip(number), self.walk.branch()
                 self._finish(strip, walk, self._sums(strip, walk))
-            return carried
-
-        end = first + tiling.strips * tiling.turns
-        ops.for_(first, end, tiling.strips, [], turn)
+            return nothing
 
     def _input_channels(self, number: Any) -> tuple[Index, int]:
         """(first input channel, how many) of what a fragment's sums need."""
@@ -149,6 +150,7 @@ class DepthwiseKernel:
 
     # ---- the filter
 
+    @stretch("load")
     def _stage_filter(self, tile: Any) -> None:
         tiling, shape = self.tiling, self.shape
         element, taps = self.scalars.type, [window.taps for window in self.windows]
@@ -187,6 +189,7 @@ class DepthwiseKernel:
 
     # ---- one strip
 
+    @stretch("mainloop")
     def _sums(self, strip: Strip, walk: Walk, lines: Lines | None = None) -> Sums:
         # So that what is read of it again in each turn is not kept in registers all the time.
         pointer = None if self.held else ops.opaque(self.filter.pointer)
@@ -283,8 +286,11 @@ class DepthwiseKernel:
         places = {step: self.strips.place(strip.starts, last, step) for step in columns}
         first = self.strips.origin(strip.starts, last)
 
-        def step(row: Any, flat: Sequence[Any]) -> Sequence[Any]:
-            sums, pixels = self._unflattened(flat), self._pixels(walk.branch())
+        rows = self.shape.taps // self.windows[last].taps
+
+        @loop(0, rows, state=self._zeros())
+        def end(row: Any, sums: Sums) -> Sums:
+            pixels = self._pixels(walk.branch())
             taps = self._taps_of(row, last)
             width = self.windows[last].taps
             taken = [self._taken(pointer, row * width + s) for s in range(width)]
@@ -296,16 +302,16 @@ class DepthwiseKernel:
                     x = self._widened(fragment)
                     for output, tap in along:
                         self._add(sums[linear((*outputs, output), self.tiles)], x, taken[tap])
-            return _flattened(sums)
+            return sums
 
-        rows = self.shape.taps // self.windows[last].taps
-        return self._unflattened(ops.for_(0, rows, 1, _flattened(self._zeros()), step))
+        return end
 
     def _by_taps(self, strip: Strip, walk: Walk, pointer: Any) -> Sums:
         """A loop goes over all taps."""
 
-        def step(tap: Any, flat: Sequence[Any]) -> Sequence[Any]:
-            sums, pixels = self._unflattened(flat), self._pixels(walk.branch())
+        @loop(0, self.shape.taps, state=self._zeros())
+        def end(tap: Any, sums: Sums) -> Sums:
+            pixels = self._pixels(walk.branch())
             taps = self._taps_of(tap, len(self.windows))
             taken = self._taken(pointer, tap)
             for outputs in itertools.product(*map(range, self.tiles)):
@@ -313,9 +319,9 @@ class DepthwiseKernel:
                 line = pixels.line(strip.image, at, column.number)
                 x = self._widened(pixels.load(line, 0, column))
                 self._add(sums[linear(outputs, self.tiles)], x, taken)
-            return _flattened(sums)
+            return sums
 
-        return self._unflattened(ops.for_(0, self.shape.taps, 1, _flattened(self._zeros()), step))
+        return end
 
     def _taps_of(self, number: Any, axes: int) -> list[Number]:
         """The tap along each of the first axes, of a number that counts through them."""
@@ -338,12 +344,9 @@ class DepthwiseKernel:
             found.append(Place.of(self.kernel, number, self.x_dims[2 + axis]))
         return found
 
-    def _unflattened(self, flat: Sequence[Any]) -> Sums:
-        width = self.tiling.width
-        return [list(flat[i : i + width]) for i in range(0, len(flat), width)]
-
     # ---- what follows
 
+    @stretch("epilogue")
     def _finish(self, strip: Strip, walk: Walk, sums: Sums) -> None:
         along = [self.strips.outputs_along(strip.starts, axis) for axis in range(len(self.tiles))]
         made = (
@@ -355,7 +358,3 @@ class DepthwiseKernel:
             for total, places in zip(sums, itertools.product(*along), strict=True)
         )
         finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
-
-
-def _flattened(sums: Sums) -> list[Any]:
-    return [element for total in sums for element in total]

@@ -38,6 +38,8 @@ from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...codegen.scalars.scalar import Scalars
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
 from ...codegen.tiles.strips import Lines, Strips, finish, linear, met
 from ...codegen.walk.index import Index
@@ -147,16 +149,16 @@ class GroupedKernel:
         self.masks = [[self._mask(lanes) for lanes in phase.sets] for phase in self.phases]
         self.filter = self._filter()
 
-        def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            self._emit_strip(number)
-            return carried
-
         first = run * (tiling.strips * tiling.turns) + own
         most = first + tiling.strips * tiling.turns
         end = ops.minimum(most, self.kernel.size(self.count))
         if is_there is not None:
             end = ops.select(is_there, end, first)
-        ops.for_(first, end, tiling.strips, [], turn)
+
+        @loop(first, end, tiling.strips)
+        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+            self._emit_strip(number)
+            return nothing
 
     # ---- the filter
 
@@ -167,6 +169,7 @@ class GroupedKernel:
             return None
         return ops.compare("ne", selected(self.tap, [int(tap is not None) for tap in lanes]), 0)
 
+    @stretch("load")
     def _filter(self) -> list[list[list[list[Any] | None]]]:
         """Registers by the tap before the last axis', the phase, the set, the results by eights;
         None: the phase meets nothing of a set."""
@@ -254,6 +257,7 @@ class GroupedKernel:
             return StoredPixels(leaf, self.x_channel, channels)
         return WalkedPixels(walk, self.x, self.x_dims, self.x_channel, channels)
 
+    @stretch("mainloop")
     def _sums(self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk) -> Sums:
         pixels, tiles = self._pixels(walk), self.strips.tiles
         meetings = [met(tile, w) for tile, w in zip(tiles, self.outer, strict=True)]
@@ -321,6 +325,7 @@ class GroupedKernel:
 
     # ---- what follows
 
+    @stretch("epilogue")
     def _finish(
         self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk, sums: Sums
     ) -> None:

@@ -24,6 +24,8 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.scalars.math import widened
 from ...codegen.scalars.scalar import Scalars
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.tiles.pixels import Line, Place, StoredPixels, is_stored
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Index
@@ -32,7 +34,6 @@ from ...dialect.ops import ConvWgrad
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr, product, typical
-from ...mlir import arith
 from ...target import WARP_THREADS, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.kernel_sm80 import anchor_call
@@ -204,28 +205,32 @@ class _DepthwiseWgrad:
 
     def emit(self) -> None:
         thread = ops.thread_id()
-        own, lane = ops.div(thread, self.fragments), ops.rem(thread, self.fragments)
-        part = ops.div(ops.block_id(), self.tiles)
-        tile = ops.sub(ops.block_id(), ops.mul(part, self.tiles))
-        number = ops.add(ops.mul(tile, self.fragments), lane)
+        own, lane = thread // self.fragments, thread % self.fragments
+        part = ops.block_id() // self.tiles
+        tile = ops.block_id() - part * self.tiles
+        number = tile * self.fragments + lane
         kept = ops.minimum(number, self.count - 1)
-        channel = Index(ops.mul(kept, self.width), 1 if self.width > 1 else 0, self.width)
+        channel = Index(kept * self.width, 1 if self.width > 1 else 0, self.width)
         leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         x, dy = (leaves[value] for value in anchor_call(self.region).operands)
         self.x, self.dy = (self._pixels(leaf, channel) for leaf in (x, dy))
-        zeros = [self.scalars.const(0)] * (self.shape.taps * self.width)
-        first = ops.add(ops.mul(part, self.workers), own)
+        first = part * self.workers + own
         step = self.workers * self.tile["parts"]
         rows = self.kernel.size(product((self.shape.dy.shape[0], *self.shape.dy.shape[2:-1])))
-        totals = ops.for_(first, rows, step, zeros, self._row)
-        self._store(totals, part, number, lane)
+        self._store(self._totals(first, rows, step), part, number, lane)
 
     def _pixels(self, leaf: GlobalTensor, channel: Index) -> StoredPixels:
         return StoredPixels(leaf, channel, self.width)
 
-    # ---- a row of dY
+    # ---- rows of dY
 
-    def _row(self, number: Any, totals: Sequence[Any]) -> Sequence[Any]:
+    @stretch("mainloop")
+    def _totals(self, first: Any, end: Any, step: int) -> list[Any]:
+        """The sums of all taps, [tap][channel], of every step-th row of dY."""
+        zeros = [self.scalars.const(0)] * (self.shape.taps * self.width)
+        return loop(first, end, step, state=zeros)(self._row)
+
+    def _row(self, number: Any, totals: list[Any]) -> list[Any]:
         y, places = self.shape.dy.shape, list[Any]()
         for extent in y[-2:1:-1]:
             quotient = self.kernel.divide(number, extent)
@@ -233,10 +238,11 @@ class _DepthwiseWgrad:
             number = quotient
         count, strip = self.kernel.size(y[-1] // self.tile["strip"]), self.tile["strip"]
 
-        def columns(i: Any, totals: Sequence[Any]) -> Sequence[Any]:
-            return self._strip(number, places, ops.mul(i, strip), list(totals))
+        @loop(0, count, state=totals)
+        def end(i: Any, now: list[Any]) -> list[Any]:
+            return self._strip(number, places, i * strip, now)
 
-        return ops.for_(0, count, 1, totals, columns)
+        return end
 
     def _strip(self, image: Any, places: Sequence[Any], first: Any, totals: list[Any]) -> list[Any]:
         """The sums with the products of some columns of a row; first: of them."""
@@ -244,13 +250,13 @@ class _DepthwiseWgrad:
         *outer, last = shape.windows
         line = self.dy.line(image, [Place(place, True) for place in places], first)
         gradients = [
-            self._widened(self.dy.load(line, i, Place(ops.add(first, i), True)), shape.dy)
+            self._widened(self.dy.load(line, i, Place(first + i, True)), shape.dy)
             for i in range(count)
         ]
-        start = ops.add(ops.mul(first, last.stride), last.lower)
+        start = first * last.stride + last.lower
         for number, taps in enumerate(itertools.product(*(range(w.taps) for w in outer))):
             at = [
-                self._place(axis, ops.add(ops.mul(place, w.stride), w.lower + tap * w.dilation))
+                self._place(axis, place * w.stride + (w.lower + tap * w.dilation))
                 for axis, (place, w, tap) in enumerate(zip(places, outer, taps, strict=True))
             ]
             met = self.x.line(image, at, start)
@@ -266,7 +272,7 @@ class _DepthwiseWgrad:
         for output, tap in itertools.product(range(len(gradients)), range(window.taps)):
             step = output * window.stride + tap * window.dilation
             if step not in loaded:
-                place = self._place(len(self.shape.windows) - 1, ops.add(start, step))
+                place = self._place(len(self.shape.windows) - 1, start + step)
                 loaded[step] = self._widened(self.x.load(met, step, place), self.shape.x)
             for lane in range(self.width):
                 at = (first_tap + tap) * self.width + lane
@@ -284,23 +290,22 @@ class _DepthwiseWgrad:
 
     # ---- the block's sums
 
+    @stretch("sum of parts")
     def _store(self, totals: Sequence[Any], part: Any, number: Any, lane: Any) -> None:
         """Combines each tap's sums over the block's threads, and stores them."""
         warps, kernel = _THREADS // WARP_THREADS, self.kernel
         buffer = kernel.shared("sums", warps * self.fragments * self.width * 4)
-        warp = ops.shr(ops.thread_id(), 5)
+        warp = ops.thread_id() >> 5
         pointer = kernel.pointer(self.sums, is_exclusive=True)
         element, span = ops.f32_type(), self.shape.taps * self.shape.dw[0]
         size = 4 * self.width
 
         def slot(warp: Any) -> Any:
-            place = ops.add(ops.mul(warp, self.fragments), lane)
-            return ops.gep(buffer, ops.mul(place, self.width), element)
+            place = warp * self.fragments + lane
+            return ops.gep(buffer, place * self.width, element)
 
-        is_first = ops.less(ops.and_(ops.thread_id(), WARP_THREADS - 1), self.fragments)
-        is_writer = ops.both(
-            ops.less(ops.thread_id(), self.fragments), ops.less(number, self.count)
-        )
+        is_first = ops.less(ops.thread_id() & (WARP_THREADS - 1), self.fragments)
+        is_writer = ops.both(ops.thread_id() < self.fragments, number < self.count)
         for tap in range(self.shape.taps):
             value = ops.from_elements(totals[tap * self.width : (tap + 1) * self.width])
             together = WARP_THREADS // self.fragments
@@ -314,15 +319,15 @@ class _DepthwiseWgrad:
                 type_ = ops.vector_type(element, self.width)
                 total = ops.load(slot(0), type_, size)
                 for other in range(1, warps):
-                    total = _add(total, ops.load(slot(other), type_, size))
+                    total = total + ops.load(slot(other), type_, size)
                 stored = tap if not self.shape.is_turned else self.shape.taps - 1 - tap
-                place = ops.add(ops.mul(ops.to_i64(part), span), stored * self.shape.dw[0])
-                place = ops.add(place, ops.to_i64(ops.mul(number, self.width)))
+                place = ops.to_i64(part) * span + stored * self.shape.dw[0]
+                place = place + ops.to_i64(number * self.width)
                 ops.store(ops.gep(pointer, place, element), total, size)
 
 
 def _add(a: Any, b: Any) -> Any:
-    return arith.AddFOp(a, b).result
+    return a + b
 
 
 def _width(shape: WgradShape, knobs: Knobs) -> int:

@@ -70,19 +70,19 @@ class WgradTile(OperandTile):
         """The place that the tiles along k, from a row on, have in common."""
         group = group_of(batch)
         pieces = [
-            (row, k, self._rows(ops.add(first_row, row), group))
+            (row, k, self._rows(first_row + row, group))
             for row, k in self._pieces(self._elems, False)
         ]
-        return Start(ops.mul(part_of(batch), self.kernel.size(self.part)), pieces)
+        return Start(part_of(batch) * self.kernel.size(self.part), pieces)
 
     def issue(self, place: Start, first_k: Any, slot: Any) -> None:
         """Starts the copies of a tile."""
-        first = ops.add(place.pixel, first_k)
+        first = place.pixel + first_k
         pixels = self.kernel.size(self.conv.pixels)
         bits = offset_bits(self._tensor)
         pointer = self.kernel.pointer(self._tensor, is_exclusive=True)
         for i, (row, k, known) in enumerate(place.pieces):
-            number = ops.add(first, k)
+            number = first + k
             is_there = ops.less(number, pixels)
             kept = ops.select(is_there, number, 0)
             offset, valid, inside = self._find(kept, known, bits)
@@ -109,7 +109,7 @@ class WgradTile(OperandTile):
 
     def _valid(self, left: Any) -> Any:
         """Bytes of a fragment of which so many elements are left."""
-        return ops.mul(ops.minimum(ops.maximum(left, 0), self._elems), self.bytes)
+        return ops.minimum(ops.maximum(left, 0), self._elems) * self.bytes
 
 
 @dataclass
@@ -117,15 +117,15 @@ class GradientTile(WgradTile):
     """dY: rows are output channels of a group."""
 
     def _rows(self, row: Any, group: Any) -> Any:
-        channel = ops.add(ops.mul(group, self.conv.k_group), row)
-        return channel, self._valid(ops.sub(self.conv.k_group, row))
+        channel = group * self.conv.k_group + row
+        return channel, self._valid(self.conv.k_group - row)
 
     def _find(self, pixel: Any, known: Any, bits: int) -> tuple[Any, Any, Any]:
         channel, valid = known
         matrix = pixel_matrix(self._tensor, 1)
         assert matrix is not None, "pixels of dY have no stride"
-        place = ops.mul(_wide(pixel, bits), self.kernel.size(matrix.layout[1], bits))
-        return ops.add(place, _wide(channel, bits)), valid, None
+        place = _wide(pixel, bits) * self.kernel.size(matrix.layout[1], bits)
+        return place + _wide(channel, bits), valid, None
 
 
 @dataclass
@@ -134,17 +134,17 @@ class ImageTile(WgradTile):
 
     def _rows(self, row: Any, group: Any) -> Any:
         padded = padded_channels(self.conv)
-        tap = ops.div(row, padded)
-        own = ops.sub(row, ops.mul(tap, padded))
+        tap = row // padded
+        own = row - tap * padded
         tap = ops.minimum(tap, self.conv.taps - 1)  # past the end, any: its sums are not stored
         if self.conv.is_turned:
-            tap = ops.sub(self.conv.taps - 1, tap)
+            tap = self.conv.taps - 1 - tap
         moves: list[Any] = []
         for window in self.conv.windows[::-1]:
-            moves.append(ops.mul(ops.rem(tap, window.taps), window.dilation))
-            tap = ops.div(tap, window.taps)
-        channel = ops.add(ops.mul(group, self.conv.c_group), own)
-        return channel, self._valid(ops.sub(self.conv.c_group, own)), moves[::-1]
+            moves.append(tap % window.taps * window.dilation)
+            tap = tap // window.taps
+        channel = group * self.conv.c_group + own
+        return channel, self._valid(self.conv.c_group - own), moves[::-1]
 
     def _find(self, pixel: Any, known: Any, bits: int) -> tuple[Any, Any, Any]:
         channel, valid, moves = known
@@ -154,16 +154,16 @@ class ImageTile(WgradTile):
             window, outputs = windows[axis - 2], self.conv.dy.shape[axis]
             quotient = self.kernel.divide(pixel, outputs)
             output = self.kernel.remainder(pixel, outputs, quotient)
-            place = ops.add(ops.mul(output, window.stride), ops.add(moves[axis - 2], window.lower))
+            place = output * window.stride + (moves[axis - 2] + window.lower)
             if window.pre or window.post:
                 is_there = ops.compare("ult", place, self.kernel.size(x.shape[axis]))
                 inside = ops.both(inside, is_there)
             if x.shape[axis].constant != 1:
                 stride = self.kernel.size(x.layout[axis], bits)
-                offset = ops.add(offset, ops.mul(_wide(place, bits), stride))
+                offset = offset + _wide(place, bits) * stride
             pixel = quotient
-        image = ops.mul(_wide(pixel, bits), self.kernel.size(x.layout[0], bits))
-        return ops.add(offset, image), valid, inside
+        image = _wide(pixel, bits) * self.kernel.size(x.layout[0], bits)
+        return offset + image, valid, inside
 
 
 def _wide(number: Any, bits: int) -> Any:
@@ -187,13 +187,13 @@ class FilterSpace:
         return None
 
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
-        first = ops.mul(group_of(batch), self.shape.k_group)
+        first = group_of(batch) * self.shape.k_group
         own = idx.add(Index.of(first), row)
         rank = len(self.shape.dw)
         if self.is_matrix:
-            part = ops.mul(place_of_part(batch, adds=self.adds), self.shape.dw[0])
+            part = place_of_part(batch, adds=self.adds) * self.shape.dw[0]
             return [idx.add(Index.of(part), own), column, *[Index.of(0)] * (rank - 2)]
         padded = padded_channels(self.shape)
-        tap = ops.div(column.base, padded)
-        channel = Index(ops.sub(column.base, ops.mul(tap, padded)), column.step, column.divisor)
+        tap = column.base // padded
+        channel = Index(column.base - tap * padded, column.step, column.divisor)
         return [own, channel, *map(Index.of, tap_places(self.shape, tap))]
