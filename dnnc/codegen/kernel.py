@@ -176,7 +176,7 @@ class Kernel:
         if expression.constant == 1:
             return number
         if isinstance(number, int):
-            return ops.div(number, self.size(expression))
+            return number // self.size(expression)
         from ..mlir import arith
 
         wide = arith.ExtUIOp(ops.i64_type(), number).result
@@ -200,11 +200,11 @@ class Kernel:
         factor = self.size(Expr.of(1 << 62) // expression + 1, 64)
         found = ops.of_bits(arith.MulUIExtendedOp(ops.mul(number, 4), factor).high, bits)
         if bits_of(expression) == 32:  # then what is left has 32 bits, too
-            left = ops.sub(ops.to_i32(number), ops.mul(ops.to_i32(found), self.size(expression)))
-            return ops.add(found, arith.ShRSIOp(left, ops.const(31)).result)
-        left = ops.sub(number, ops.mul(ops.to_i64(found), self.size(expression, 64)))
+            left = ops.to_i32(number) - ops.to_i32(found) * self.size(expression)
+            return found + arith.ShRSIOp(left, ops.const(31)).result
+        left = number - ops.to_i64(found) * self.size(expression, 64)
         less = arith.ShRSIOp(left, ops.const(63, ops.i64_type())).result
-        return ops.add(found, ops.of_bits(less, bits))
+        return found + ops.of_bits(less, bits)
 
     def remainder(self, number: Any, divisor: Size, quotient: Any = None) -> Any:
         """number % divisor; quotient: number // divisor where it is at hand."""
@@ -212,12 +212,12 @@ class Kernel:
             return 0
         if not ops.is_wide(number):
             quotient = self.divide(number, divisor) if quotient is None else quotient
-            return ops.sub(number, ops.mul(quotient, self.size(divisor)))
+            return number - quotient * self.size(divisor)
         bits = bits_of(divisor)
         quotient = self.divide(number, divisor, bits) if quotient is None else quotient
         # The low words of all are enough for a rest that fits one.
         number, quotient = ops.of_bits(number, bits), ops.of_bits(quotient, bits)
-        return ops.sub(number, ops.mul(quotient, self.size(divisor, bits)))
+        return number - quotient * self.size(divisor, bits)
 
     # ---- shared memory
 

@@ -149,29 +149,29 @@ def load_matrices(pointer: Any, *, transposed: bool) -> list[Any]:
 
 def a_lane(lane: Any) -> tuple[Any, Any]:
     """(row of 16, chunk of 2) for A stored [m][k]: rows 0-7, 8-15, then the second chunk."""
-    return ops.and_(lane, 15), ops.shr(lane, 4)
+    return lane & 15, lane >> 4
 
 
 def b_lane(lane: Any) -> tuple[Any, Any]:
     """(row of 16, chunk of 2) for B stored [n][k]: both chunks of 8 columns, then 8 more."""
-    row = ops.add(ops.and_(lane, 7), ops.shl(ops.shr(lane, 4), 3))
-    return row, ops.and_(ops.shr(lane, 3), 1)
+    row = (lane & 7) + ((lane >> 4) << 3)
+    return row, (lane >> 3) & 1
 
 
 def a_lane_transposed(lane: Any) -> tuple[Any, Any]:
     """(k of 16, chunk of 2) for A stored [k][m]: m 0-7, 8-15, then the next 8 of k."""
-    k = ops.add(ops.and_(lane, 7), ops.shl(ops.shr(lane, 4), 3))
-    return k, ops.and_(ops.shr(lane, 3), 1)
+    k = (lane & 7) + ((lane >> 4) << 3)
+    return k, (lane >> 3) & 1
 
 
 def b_lane_transposed(lane: Any) -> tuple[Any, Any]:
     """(k of 16, chunk of 2) for B stored [k][n]: k 0-7, 8-15, then the next 8 of n."""
-    return ops.and_(lane, 15), ops.shr(lane, 4)
+    return lane & 15, lane >> 4
 
 
 def accumulator_place(lane: Any, i: int) -> tuple[Any, Any]:
     """(row, column) of element i of an accumulator; elements 2j and 2j + 1 are neighbours."""
-    return ops.add(ops.shr(lane, 2), 8 * (i // 2)), ops.add(ops.shl(ops.and_(lane, 3), 1), i % 2)
+    return (lane >> 2) + 8 * (i // 2), ((lane & 3) << 1) + i % 2
 
 
 # ---- f32 operands on tf32 hardware

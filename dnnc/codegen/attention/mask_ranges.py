@@ -73,7 +73,7 @@ def ranges(
         parts = [ranges(part, first, last, load) for part in condition.parts]
         one = parts[0]
         for part in parts[1:]:
-            lengths = ops.sub(part.all_end, part.all), ops.sub(one.all_end, one.all)
+            lengths = part.all_end - part.all, one.all_end - one.all
             one = replace(
                 one,
                 all=_where("sgt", *lengths, part.all, one.all),
@@ -125,12 +125,12 @@ def _of_comparison(
     low, high = _extremes(bound, first, last, load)
     if predicate in ("slt", "sle"):
         more = int(predicate == "sle")
-        return Ranges(0, ops.add(high, more), 0, ops.add(low, more))
+        return Ranges(0, high + more, 0, low + more)
     if predicate in ("sgt", "sge"):
         more = int(predicate == "sgt")
-        return Ranges(ops.add(low, more), FAR, ops.add(high, more), FAR)
+        return Ranges(low + more, FAR, high + more, FAR)
     if predicate == "eq":
-        return Ranges(low, ops.add(high, 1), 0, 0)
+        return Ranges(low, high + 1, 0, 0)
     return Ranges.unknown()
 
 
@@ -158,14 +158,14 @@ def _extremes(
 
 
 def _scaled(number: Any, factor: int) -> Any:
-    return ops.sub(0, number) if factor == -1 else ops.mul(number, factor)
+    return 0 - number if factor == -1 else number * factor
 
 
 def _sum(a: Any, b: Any) -> Any:
     """Kept within +-FAR, in 64 bits on the way: what terms hold is not known."""
     if isinstance(a, int) and isinstance(b, int):
         return max(-FAR, min(FAR, a + b))
-    wide = ops.add(ops.to_i64(ops.value_of(a)), ops.to_i64(ops.value_of(b)))
+    wide = ops.to_i64(ops.value_of(a)) + ops.to_i64(ops.value_of(b))
     low, high = (ops.const(n, ops.i64_type()) for n in (-FAR, FAR))
     return ops.to_i32(arith.MaxSIOp(low, arith.MinSIOp(wide, high).result).result)
 

@@ -49,20 +49,20 @@ class TiledTensor(GlobalTensor):
         )
         row, column = (coordinate.index() for coordinate in at[-2:])
         i, j = row.base, column.base
-        rows, columns = ops.shr(i, 4), ops.shr(j, 4)
+        rows, columns = i >> 4, j >> 4
         inner = _sum(
-            ops.mul(ops.and_(i, 7), 32), ops.mul(ops.and_(j, 6), 4),
-            ops.shr(ops.and_(i, 8), 1), ops.shr(ops.and_(j, 8), 2),
+            (i & 7) * 32, (j & 6) * 4,
+            (i & 8) >> 1, (j & 8) >> 2,
         )  # fmt: skip
         if bits == 64:
             rows, columns, inner = map(ops.to_i64, (rows, columns, inner))
-        tile = ops.add(ops.mul(rows, self.kernel.size(n // TILE, bits)), columns)
+        tile = rows * self.kernel.size(n // TILE, bits) + columns
         assert column.is_consecutive, "neighbours, as an even number of keys gives them"
-        return Index(_sum(batch.base, ops.mul(tile, TILE * TILE), inner), 1, 2)
+        return Index(_sum(batch.base, tile * (TILE * TILE), inner), 1, 2)
 
 
 def _sum(*terms: Number) -> Number:
     total: Number = 0
     for term in terms:
-        total = ops.add(total, term)
+        total = total + term
     return total

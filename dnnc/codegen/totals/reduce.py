@@ -17,6 +17,7 @@ from ...mlir import arith, ir, llvm, nvvm
 from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
+from ..state import loop
 from ..walk.index import Coordinate, Index
 from ..walk.region_walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
 
@@ -171,14 +172,14 @@ def scattered(
     first: Any = 0
     while count > 1 and (width := ops.width_of(value)) > 1:
         count //= 2
-        is_upper = ops.compare("ne", ops.and_(lane, count), 0)
+        is_upper = ops.compare("ne", lane & count, 0)
         halves = [ops.part(value, at, width // 2) for at in (0, width // 2)]
         kept = arith.SelectOp(is_upper, halves[1], halves[0]).result
         given = arith.SelectOp(is_upper, halves[0], halves[1]).result
         moved = [shuffle_xor(e, step * count) for e in ops.elements(given)]
         value = combine(kept, ops.from_elements(moved))
-        first = ops.add(first, ops.select(is_upper, width // 2, 0))
-    is_first = ops.compare("eq", ops.and_(lane, count - 1), 0) if count > 1 else None
+        first = first + ops.select(is_upper, width // 2, 0)
+    is_first = ops.compare("eq", lane & (count - 1), 0) if count > 1 else None
     return across_lanes(value, count, combine, step), first, is_first
 
 
@@ -211,7 +212,7 @@ def _through_rows(
     size = element.width // 8
     buffer = kernel.shared(name, columns * rows * width * size)
     is_part = None if columns * rows == kernel.threads else ops.less(column, columns)
-    place = ops.mul(ops.add(ops.mul(row, columns), column), width)
+    place = (row * columns + column) * width
     alignment = min(16, size * width)
     with ops.if_(is_part):
         ops.store(ops.gep(buffer, place, element), value, alignment)
@@ -219,7 +220,7 @@ def _through_rows(
     column = column if is_part is None else ops.minimum(column, columns - 1)
     total = value
     for other in range(1, rows):
-        at = ops.mul(ops.add(column, other * columns), width)
+        at = (column + other * columns) * width
         pointer = ops.gep(buffer, at, element)
         total = combine(total, ops.load(pointer, value.type, alignment))
     return total
@@ -233,7 +234,7 @@ def across_block(kernel: Kernel, name: str, value: Any, columns: int, combine: C
     """
     value = across_lanes(value, WARP_THREADS // columns, combine, columns)
     warps, thread = kernel.threads // WARP_THREADS, ops.thread_id()
-    lane, warp = ops.and_(thread, WARP_THREADS - 1), ops.shr(thread, 5)
+    lane, warp = thread & (WARP_THREADS - 1), thread >> 5
     return _through_rows(kernel, name, value, lane, warp, columns, warps, combine)
 
 
@@ -252,14 +253,14 @@ def across_warps(
     size = element.width // 8
     groups = kernel.threads // count
     buffer = kernel.shared(name, groups * warps * size)
-    warp = ops.shr(lane, 5)
-    with ops.if_(ops.compare("eq", ops.and_(lane, WARP_THREADS - 1), 0)):
-        place = ops.add(ops.mul(column, warps), warp)
+    warp = lane >> 5
+    with ops.if_(ops.compare("eq", lane & (WARP_THREADS - 1), 0)):
+        place = column * warps + warp
         ops.store(ops.gep(buffer, place, element), value, size)
     ops.barrier()
-    total = ops.load(ops.gep(buffer, ops.mul(column, warps), element), element, size)
+    total = ops.load(ops.gep(buffer, column * warps, element), element, size)
     for other in range(1, warps):
-        place = ops.add(ops.mul(column, warps), other)
+        place = column * warps + other
         total = combine(total, ops.load(ops.gep(buffer, place, element), element, size))
     return total
 
@@ -284,7 +285,7 @@ def accumulate(
     start = list(totals)
 
     def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        loaded = zip(*[load(ops.add(i, step * u)) for u in range(UNROLL)], strict=True)
+        loaded = zip(*[load(i + step * u) for u in range(UNROLL)], strict=True)
         groups = [_together(c, values) for c, values in zip(combines, loaded, strict=True)]
         return [c(t, v) for c, t, v in zip(combines, carried, groups, strict=True)]
 
@@ -292,16 +293,16 @@ def accumulate(
         return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
 
     stride = step * UNROLL
-    whole = ops.sub(end, step * (UNROLL - 1))
+    whole = end - step * (UNROLL - 1)
 
     def run(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        own = ops.for_(i, ops.minimum(ops.add(i, stride * _RUN), whole), stride, start, many)
+        own = ops.for_(i, ops.minimum(i + stride * _RUN, whole), stride, start, many)
         return [c(t, v) for c, t, v in zip(combines, carried, own, strict=True)]
 
     totals = ops.for_(first, whole, stride * _RUN, totals, run)
-    done = ops.maximum(ops.sub(whole, first), 0)
-    rounds = ops.div(ops.add(done, stride - 1), stride)
-    rest = ops.add(first, ops.mul(rounds, stride))
+    done = ops.maximum(whole - first, 0)
+    rounds = (done + (stride - 1)) // stride
+    rest = first + rounds * stride
     return ops.for_(rest, end, step, totals, one)
 
 
@@ -329,7 +330,7 @@ def unrolled(
     """
 
     def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        loaded = [load(ops.add(i, u)) for u in range(together)]
+        loaded = [load(i + u) for u in range(together)]
         if use_all is not None:
             return use_all(carried, loaded)
         for one in loaded:
@@ -339,8 +340,8 @@ def unrolled(
     def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
         return use(carried, load(i))
 
-    count = ops.maximum(ops.sub(end, first), 0)
-    rest = ops.sub(ops.add(first, count), ops.rem(count, together))
+    count = ops.maximum(end - first, 0)
+    rest = first + count - count % together
     carried = ops.for_(first, rest, together, carried, many)
     return ops.for_(rest, end, 1, carried, one)
 
@@ -388,12 +389,13 @@ def serial(
             return total
         extent = walk.kernel.size(extents[axes[depth]])
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(0, extent, state=total)
+        def end(i: Any, now: Any) -> Any:
             loops[axes[depth]] = Index(i)
             inner = Walk(walk.kernel, walk.leaves, walk.symbols, walk.reducer)
-            return [nest(depth + 1, carried[0], inner)]
+            return nest(depth + 1, now, inner)
 
-        return ops.for_(0, extent, 1, [total], step)[0]
+        return end
 
     return nest(0, identity(operation, width), walk)
 

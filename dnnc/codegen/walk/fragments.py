@@ -133,12 +133,12 @@ class Fragments:
         """As `first_pass`, once that is done; stores: whether `use` writes to memory, is_last: or
         nothing comes after, so that L2 may give up what is read."""
         together = self.stored_together if stores else self.together
-        last = ops.sub(self.count, 1)
+        last = self.count - 1
 
         def far(j: Any) -> Any:
-            return values(*self._read(ops.sub(last, j), is_last=stores or is_last))
+            return values(*self._read(last - j, is_last=stores or is_last))
 
-        left = ops.sub(self.count, self._near_end)
+        left = self.count - self._near_end
         carried = reduce.unrolled(0, left, start, far, use, together, use_all)
         if self.in_registers:
             carried = self._again_in_registers(values, carried, use)
@@ -230,8 +230,8 @@ class Fragments:
         """Where this thread keeps its i-th fragment of an input."""
         sizes = [fragment_bytes(tensor, self.width) for _, tensor in self.again]
         base = sum(sizes[:number]) * self.held * self.threads
-        place = ops.add(ops.mul(i, self.threads), self.thread)
-        return byte_pointer(self.memory, ops.add(ops.mul(place, sizes[number]), base))
+        place = i * self.threads + self.thread
+        return byte_pointer(self.memory, place * sizes[number] + base)
 
     def _keeping(self, i: Any) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, which is put into shared memory."""

@@ -80,7 +80,7 @@ class Exit:
         """The place of an element among a part's, which follow each other; elements: of a part."""
         if self.is_wide:
             part, elements, number = (ops.to_i64(n) for n in (part, elements, number))
-        return ops.add(ops.mul(part, elements), number)
+        return part * elements + number
 
     def dims_of(self, region: Region) -> tuple[Expr, ...]:
         """The dims of its result."""
@@ -144,14 +144,14 @@ class PartialExits:
         kernel, reduced = self.kernel, set(reduced_axes(found.operation))
         number: Any = 0
         for loop in self._loops(reduced, kept=True):
-            number = ops.mul(number, kernel.size(self.batch.dims[loop]))
-            number = ops.add(number, batch[loop].index().base)
+            number = number * kernel.size(self.batch.dims[loop])
+            number = number + batch[loop].index().base
         sides = ((self.axes.rows, row, 0), (self.axes.columns, column, 1))
         keeps = (found.keeps_row, found.keeps_column)
         kept = [side for side, keep in zip(sides, keeps, strict=True) if keep]
         for _, inner, side in sorted(kept, key=lambda side: side[0]):
-            number = ops.mul(number, kernel.size(self.sizes[side]))
-            number = ops.add(number, inner)
+            number = number * kernel.size(self.sizes[side])
+            number = number + inner
         return number
 
     def part(self, found: Exit, batch: Mapping[int, Coordinate], parts: Sequence[Any]) -> Any:
@@ -159,12 +159,12 @@ class PartialExits:
         kernel, reduced = self.kernel, set(reduced_axes(found.operation))
         part: Any = 0
         for loop in self._loops(reduced, kept=False):
-            part = ops.mul(part, kernel.size(self.batch.dims[loop]))
-            part = ops.add(part, batch[loop].index().base)
+            part = part * kernel.size(self.batch.dims[loop])
+            part = part + batch[loop].index().base
         for side, keeps in ((1, found.keeps_column), (0, found.keeps_row)):
             if not keeps:
-                part = ops.mul(part, kernel.size(self.parts[side]))
-                part = ops.add(part, parts[side])
+                part = part * kernel.size(self.parts[side])
+                part = part + parts[side]
         return part
 
     def buffer(self, found: Exit) -> Any:
@@ -218,19 +218,19 @@ class _Combining:
         self.exits, self.kernel, self.group, self.rows = exits, kernel, group, rows
         columns = _THREADS // rows
         thread = ops.thread_id()
-        column, self.row = ops.rem(thread, columns), ops.div(thread, columns)
-        number = ops.add(ops.mul(ops.block_id(), columns), column)
+        column, self.row = thread % columns, thread // columns
+        number = ops.block_id() * columns + column
         self.count = kernel.size(group[0].elements)
-        self.kept = ops.minimum(number, ops.sub(self.count, 1))
-        self.is_writer = ops.both(ops.less(number, self.count), ops.compare("eq", self.row, 0))
+        self.kept = ops.minimum(number, self.count - 1)
+        self.is_writer = ops.both(number < self.count, ops.compare("eq", self.row, 0))
         self.leaves: dict[Any, Any] = exits.region.leaves(kernel)
         walk = Walk(kernel, self.leaves, exits.region.symbols)
         combines = [reduce.combiner(walk, found.operation) for found in group]
         start = [reduce.identity(found.operation, 1) for found in group]
         first, end = self.row, kernel.size(parts)
         if run:
-            begin = ops.mul(ops.block_id("y"), run)
-            first, end = ops.add(begin, self.row), ops.minimum(ops.add(begin, run), end)
+            begin = ops.block_id("y") * run
+            first, end = begin + self.row, ops.minimum(begin + run, end)
         buffers = [self._buffer(name) for name in sources]
 
         def load(part: Any) -> list[Any]:

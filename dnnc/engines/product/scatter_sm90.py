@@ -37,13 +37,13 @@ def scatter(
     thread = ops.opaque(thread)
 
     def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        number = ops.add(thread, ops.mul(i, wgmma.WARPGROUP_THREADS))
+        number = thread + i * wgmma.WARPGROUP_THREADS
         is_own = ops.less(number, count) if count % wgmma.WARPGROUP_THREADS else None
-        line = ops.div(number, chunks)
-        chunk = ops.sub(number, ops.mul(line, chunks))
-        inner = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn_of(row_bytes, line))
-        from_ = pointer_to(ops.add(source, ops.add(ops.mul(line, row_bytes), inner)))
-        along = ops.mul(chunk, elems)
+        line = number // chunks
+        chunk = number - line * chunks
+        inner = (chunk * CHUNK_BYTES) ^ turn_of(row_bytes, line)
+        from_ = pointer_to(source + (line * row_bytes + inner))
+        along = chunk * elems
         row, column = (along, line) if store.is_turned else (line, along)
         at, inside = place(row, column, elems, store.is_turned)
         target.store(at, ops.load(from_, type_, CHUNK_BYTES), ops.both(is_own, inside))
