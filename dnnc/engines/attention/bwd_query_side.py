@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
-from ...codegen.walk.index import Coordinate, Index
-from ...codegen.walk.region_walk import Walk
+from ...codegen.walk.index import Coordinate
 from ...expr import ceildiv, product
 from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks, is_open
 from .bwd_walk import GradientWalk
@@ -68,22 +67,14 @@ class QueryWalk(GradientWalk):
     """See the file's docstring.  Rows are here numbers in registers: [base, delta], each of both of
     the thread's queries."""
 
+    pair_axis: ClassVar[int] = 3
+
     def _at(
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
     ) -> list[Coordinate]:
-        s = self.schedule
-        query = self._key(tile) + 8 * half
-        if s.has_tail:
-            query = ops.minimum(query, self.kernel.size(s.keys) - 1)
-        key = row + (self.right + 8 * j)
-        keys = Index(key, 1, 2)
-        if is_cut:
-            last = self.kernel.size(s.queries) - 1
-            if s.queries.known_divisor() % 2 == 0:
-                keys = Index(ops.minimum(key, last - 1), 1, 2)
-            else:
-                keys = Index(lanes=tuple(ops.minimum(key + i, last) for i in range(2)))
-        return [head.batch[0], head.batch[1], Index.of(query), keys]
+        query = self._own(tile, half, is_cut=self.schedule.has_tail)
+        keys = self._pair(row, j, is_cut=is_cut)
+        return [head.batch[0], head.batch[1], query, keys]
 
     def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
         first, second = (ops.splat(number, 2) for number in rows[which])
@@ -101,24 +92,3 @@ class QueryWalk(GradientWalk):
             return ops.from_elements(lanes)
 
         return pair
-
-    def _store(
-        self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
-    ) -> None:
-        s = self.schedule
-        inside = None
-        if s.has_tail:
-            query = self._key(tile) + 8 * half
-            inside = ops.less(query, self.kernel.size(s.keys))
-        key = row + (self.right + 8 * j)
-        size = self.kernel.size(s.queries)
-        for value, target in self.kept:
-            found = walk.value(value, at, 2)
-            if s.queries.known_divisor() % 2 == 0:
-                is_there = ops.less(key, size) if s.has_row_tail else None
-                target.store(at, found, ops.both(inside, is_there))
-                continue
-            for i, element in enumerate(ops.elements(found)):
-                place = key + i
-                there = [*at[:3], Index.of(place)]
-                target.store(there, element, ops.both(inside, place < size))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen import ops
@@ -41,6 +41,7 @@ from .walk import Forward, Hand
 
 LOG2E = math.log2(math.e)
 _HALVES = (0, 1)  # the upper and the lower of a thread's keys
+_ALONG = 3  # the axis of scores whose neighbours lie side by side in memory
 
 
 class _Walks:
@@ -73,7 +74,8 @@ class GradientWalk:
     """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operands: the type of
     P, and that of dS, as the products take them.  makes: words of which of both are made.
     largest: SSA values of which the largest magnitudes are wanted; met: theirs so far.  kept: SSA
-    values that have an element for each score, and where they are stored.
+    values that have an element for each score, and where they are stored.  pair_axis: the axis of
+    the scores along which a thread has pairs.
     """
 
     kernel: Kernel
@@ -86,6 +88,8 @@ class GradientWalk:
     largest: Sequence[Any] = ()
     met: Sequence[Any] = ()
     kept: Sequence[tuple[Any, GlobalTensor]] = ()
+
+    pair_axis: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         parts = self.parts
@@ -149,20 +153,26 @@ class GradientWalk:
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
     ) -> list[Coordinate]:
         """The coordinates of two queries of a key.  row: the first of the block."""
-        s = self.schedule
+        key = self._own(tile, half, is_cut=is_cut)
+        queries = self._pair(row, j, is_cut=self.schedule.has_row_tail)
+        return [head.batch[0], head.batch[1], queries, key]
+
+    def _own(self, tile: KeyTile, half: int, *, is_cut: bool) -> Index:
+        """A key of the thread; is_cut: the last one in place of those past it."""
         key = self._key(tile) + 8 * half
         if is_cut:
-            key = ops.minimum(key, self.kernel.size(s.keys) - 1)
-        query = row + (self.right + 8 * j)
-        queries = Index(query, 1, 2)
-        if s.has_row_tail:
-            last = self.kernel.size(s.queries) - 1
-            if s.queries.known_divisor() % 2 == 0:
-                queries = Index(ops.minimum(query, last - 1), 1, 2)
-            else:
-                lanes = [ops.minimum(query + i, last) for i in range(2)]
-                queries = Index(lanes=tuple(lanes))
-        return [head.batch[0], head.batch[1], queries, Index.of(key)]
+            key = ops.minimum(key, self.kernel.size(self.schedule.keys) - 1)
+        return Index.of(key)
+
+    def _pair(self, row: Any, j: int, *, is_cut: bool) -> Index:
+        """Two queries of a block; is_cut: the last ones in place of those past them."""
+        s, query = self.schedule, row + (self.right + 8 * j)
+        if not is_cut:
+            return Index(query, 1, 2)
+        last = self.kernel.size(s.queries) - 1
+        if s.queries.known_divisor() % 2 == 0:
+            return Index(ops.minimum(query, last - 1), 1, 2)
+        return Index(lanes=tuple(ops.minimum(query + i, last) for i in range(2)))
 
     def _key(self, tile: KeyTile) -> Any:
         """The thread's first key."""
@@ -263,19 +273,18 @@ class GradientWalk:
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
         """Stores what else a pair of scores has, if both are scores."""
-        s = self.schedule
-        key = self._key(tile) + 8 * half
-        inside = None
-        if s.has_tail:
-            inside = ops.less(key, self.kernel.size(s.keys))
+        s, key = self.schedule, self._key(tile) + 8 * half
+        inside = key < self.kernel.size(s.keys) if s.has_tail else None
         query, size = row + (self.right + 8 * j), self.kernel.size(s.queries)
+        is_whole = self.pair_axis == _ALONG and s.queries.known_divisor() % 2 == 0
         for value, target in self.kept:
             found = walk.value(value, at, 2)
-            for i, element in enumerate(ops.elements(found)):
-                place = query + i
-                is_there = ops.less(place, size) if s.has_row_tail else None
-                there = [*at[:2], Index.of(place), at[3]]
-                target.store(there, element, ops.both(inside, is_there))
+            for i, part in enumerate([found] if is_whole else ops.elements(found)):
+                place, there = query + i, list(at)
+                is_there = place < size if s.has_row_tail else None
+                if not is_whole:
+                    there[self.pair_axis] = Index.of(place)
+                target.store(there, part, ops.both(inside, is_there))
 
     def _core(self, walk: Walk, share: Any, at: Sequence[Coordinate], delta: Any) -> Any:
         """P * (dP - delta), times the factor of dS."""
