@@ -51,6 +51,19 @@ def loop(low: Any, high: Any, step: Any = 1, *, state: Any = ()) -> Callable[[Bo
     return run
 
 
+def each(low: Any, high: Any, step: Any = 1) -> Callable[[Body], None]:
+    """A counted loop that carries nothing: the decorated body(i)."""
+
+    def run(body: Body) -> None:
+        def one(i: Any, nothing: Sequence[Any]) -> Sequence[Any]:
+            body(i)
+            return nothing
+
+        ops.for_(low, high, step, [], one)
+
+    return run
+
+
 def repeat(condition: Callable[[Any], Any], *, state: Any) -> Callable[[Body], Any]:
     """A loop that runs while condition(record) holds: the same of a body(record)."""
 

@@ -11,7 +11,7 @@ neighbouring fragments of channels, take neighbouring parts and no bank twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from .. import ops
 from ..kernel import Kernel
 from ..memory.tensors import MAX_ACCESS_BYTES
 from ..ops import Number
+from ..state import each
 
 _TOGETHER = 16  # loads of a thread that are under way at once
 
@@ -66,14 +67,14 @@ class StagedFilter:
                 with ops.if_(None if is_whole else number < self.count):
                     ops.store(ops.gep(self.pointer, place, self.element), value, self.size)
 
-        def step(first: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            batch(first + ops.thread_id())
-            return carried
-
         if rounds == together:
             batch(ops.thread_id())
         else:
-            ops.for_(0, rounds * threads, together * threads, [], step)
+
+            @each(0, rounds * threads, together * threads)
+            def _(first: Any) -> None:
+                batch(first + ops.thread_id())
+
         ops.barrier()
 
     def _element(self, load: Load, number: Number) -> tuple[Number, Any]:

@@ -27,6 +27,7 @@ from ..memory import smem
 from ..memory.smem import CHUNK_BYTES, SwizzledTile
 from ..memory.tensors import register_type
 from ..region import Region, identity_access
+from ..state import each
 from ..walk.index import Index
 from ..walk.region_walk import Walk
 from . import tma
@@ -163,12 +164,12 @@ class Rewriting:
         together = self._together
         loops, left = divmod(whole, together)
 
-        def round_(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            some(own + i * (together * step), together)
-            return carried
-
         if loops:
-            ops.for_(0, loops, 1, [], round_)
+
+            @each(0, loops)
+            def _(i: Any) -> None:
+                some(own + i * (together * step), together)
+
         done = loops * together
         if left:
             some(own + done * step, left)

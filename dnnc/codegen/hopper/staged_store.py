@@ -17,6 +17,7 @@ from typing import Any
 from ...mlir import ir, llvm, nvvm
 from .. import ops
 from ..memory.smem import CHUNK_BYTES, pointer_to
+from ..state import each
 from . import tma, wgmma
 
 ALIGNMENT = 1024  # of a buffer: the repeat of the widest swizzle
@@ -136,13 +137,11 @@ class StagedStore:
         _, columns, count = self.box.extents
         first, second, third, *outer = at
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @each(0, count)
+        def _(i: Any) -> None:
             place = buffer + i * (columns * TURNED_ROW_BYTES)
             corner = [first, second, third + i, *outer]
             tma.store(pointer_to(place), map_, corner, policy)
-            return []
-
-        ops.for_(0, count, 1, [], one)
 
 
 def turned_offset(thread: Any, blocks: int = 2) -> Any:

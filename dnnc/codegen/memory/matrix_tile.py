@@ -7,7 +7,7 @@ what comes before it (g1), or because its alignment or layout is not what the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...mlir import arith, llvm
 from .. import ops
 from ..ampere import mma
 from ..ampere.operand_tile import OperandTile, RawTile
+from ..state import each
 from ..walk.index import Coordinate, Index
 from ..walk.region_walk import Walk
 from . import smem
@@ -187,7 +188,7 @@ class MatrixTile(OperandTile):
             together -= 1
         groups = count // together
 
-        def group(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def group(number: Any) -> None:
             first = number * together
             places = [first + i for i in range(together)]
             pieces = [self._piece(i, self.chunk, along_k) for i in places]
@@ -200,13 +201,12 @@ class MatrixTile(OperandTile):
                 with ops.if_(self._guard(self.chunk, i)):
                     self._put(value, *piece, slot)
             walk.forget()
-            return carried
 
         if groups == 1:
-            group(0, [])
+            group(0)
         else:
             # A loop, not written out: addresses of every fragment would not fit registers.
-            ops.for_(0, groups, 1, [], group)
+            each(0, groups)(group)
 
     @property
     def _held(self) -> int:

@@ -21,6 +21,8 @@ from typing import Any
 from ...target import WARP_THREADS
 from .. import ops
 from ..memory.smem import byte_pointer
+from ..state import each
+from ..stretch import stretch
 from . import reduce
 from .grid_barrier import GridBarrier
 from .parts import Part, Quantity, combined, found_bits
@@ -109,6 +111,7 @@ class GroupTotals:
     barrier: GridBarrier
     is_spread: bool = False
 
+    @stretch("sum of parts")
     def totals(self, parts: Sequence[Part]) -> list[list[Any]]:
         """The total of each quantity over all blocks, for the thread's column."""
         self._leave_warps(parts)
@@ -307,15 +310,13 @@ class GroupTotals:
         warps = self.shape.rows * self.shape.columns // WARP_THREADS
         first = warp * self.blocks + self.block
 
-        def one(entry: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @each(first, self.shape.entries, self.blocks * warps)
+        def _(entry: Any) -> None:
             totals = self._gathered(entry, lane, WARP_THREADS)
             with ops.if_(lane.eq(0)):
                 places = self._places_of_all(entry, 1)
                 for (pointer, _, size), total in zip(places, totals, strict=True):
                     ops.store(pointer, total, size)
-            return carried
-
-        ops.for_(first, self.shape.entries, self.blocks * warps, [], one)
 
     def _gathered(self, entry: Any, place: Any, sharing: int) -> list[Any]:
         """The totals of an entry, found by neighbours of which this one is at a place."""
@@ -326,22 +327,16 @@ class GroupTotals:
             block = place + k * sharing
             return [self._of_block(n, entry, block) for n in range(len(quantities))]
 
-        def use(carried: Any, parts: Any) -> list[Any]:
-            found, rest = [], list(carried)
-            for quantity, part, reference in zip(quantities, parts, references, strict=True):
-                size = len(quantity.nothing)
-                own, rest = rest[:size], rest[size:]
-                found += combined(quantity, own, quantity.opened(part, reference))
-            return found
+        def use(now: list[Any], parts: Sequence[Part]) -> list[Any]:
+            each = zip(quantities, now, parts, references, strict=True)
+            return [combined(q, own, q.opened(part, reference)) for q, own, part, reference in each]
 
-        start = [value for quantity in quantities for value in quantity.nothing]
+        start = [list(quantity.nothing) for quantity in quantities]
         left = ops.maximum(self.blocks - place, 0)
         count = (left + (sharing - 1)) // sharing
         sums = reduce.unrolled(0, count, start, load, use, _TOGETHER)
         totals = []
-        for quantity, reference in zip(quantities, references, strict=True):
-            size = len(quantity.nothing)
-            own, sums = sums[:size], sums[size:]
+        for quantity, own, reference in zip(quantities, sums, references, strict=True):
             totals += quantity.found(self._shared(quantity, own, reference, sharing))
         return totals
 

@@ -284,26 +284,28 @@ def accumulate(
     """
     start = list(totals)
 
-    def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    def many(i: Any, now: list[Any]) -> list[Any]:
         loaded = zip(*[load(i + step * u) for u in range(UNROLL)], strict=True)
         groups = [_together(c, values) for c, values in zip(combines, loaded, strict=True)]
-        return [c(t, v) for c, t, v in zip(combines, carried, groups, strict=True)]
-
-    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
+        return [c(t, v) for c, t, v in zip(combines, now, groups, strict=True)]
 
     stride = step * UNROLL
     whole = end - step * (UNROLL - 1)
 
-    def run(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        own = ops.for_(i, ops.minimum(i + stride * _RUN, whole), stride, start, many)
-        return [c(t, v) for c, t, v in zip(combines, carried, own, strict=True)]
+    @loop(first, whole, stride * _RUN, state=start)
+    def of_groups(i: Any, now: list[Any]) -> list[Any]:
+        own = loop(i, ops.minimum(i + stride * _RUN, whole), stride, state=start)(many)
+        return [c(t, v) for c, t, v in zip(combines, now, own, strict=True)]
 
-    totals = ops.for_(first, whole, stride * _RUN, totals, run)
     done = ops.maximum(whole - first, 0)
     rounds = (done + (stride - 1)) // stride
     rest = first + rounds * stride
-    return ops.for_(rest, end, step, totals, one)
+
+    @loop(rest, end, step, state=of_groups)
+    def found(i: Any, now: list[Any]) -> list[Any]:
+        return [c(t, v) for c, t, v in zip(combines, now, load(i), strict=True)]
+
+    return found
 
 
 def _together(combine: Combine, values: Sequence[Any]) -> Any:
@@ -317,33 +319,35 @@ def _together(combine: Combine, values: Sequence[Any]) -> Any:
 def unrolled(
     first: Any,
     end: Any,
-    carried: Sequence[Any],
+    now: Any,
     load: Callable[[Any], Any],
-    use: Callable[[Sequence[Any], Any], Sequence[Any]],
+    use: Callable[[Any, Any], Any],
     together: int,
-    use_all: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]] | None = None,
-) -> list[Any]:
-    """carried, after use(carried, load(i)) for i = first, first + 1, ... below end.
+    use_all: Callable[[Any, Sequence[Any]], Any] | None = None,
+) -> Any:
+    """A record `now`, after now = use(now, load(i)) for i = first, first + 1, ... below end.
 
     together: so many loads come before their uses; the rest go one by one.  use_all: what takes
     these at once, as sums do in groups: what rounding does to small terms of a large total adds up.
     """
 
-    def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        loaded = [load(i + u) for u in range(together)]
-        if use_all is not None:
-            return use_all(carried, loaded)
-        for one in loaded:
-            carried = use(carried, one)
-        return carried
-
-    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        return use(carried, load(i))
-
     count = ops.maximum(end - first, 0)
     rest = first + count - count % together
-    carried = ops.for_(first, rest, together, carried, many)
-    return ops.for_(rest, end, 1, carried, one)
+
+    @loop(first, rest, together, state=now)
+    def most(i: Any, now: Any) -> Any:
+        loaded = [load(i + u) for u in range(together)]
+        if use_all is not None:
+            return use_all(now, loaded)
+        for one in loaded:
+            now = use(now, one)
+        return now
+
+    @loop(rest, end, state=most)
+    def found(i: Any, now: Any) -> Any:
+        return use(now, load(i))
+
+    return found
 
 
 def loop_extents(operation: Any, symbols: Sequence[Any]) -> dict[int, Expr]:

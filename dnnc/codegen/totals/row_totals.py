@@ -17,6 +17,7 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..hopper import cluster, mbarrier
 from ..kernel import Kernel
+from ..stretch import stretch
 from . import reduce
 from .reduce import Combine
 
@@ -50,6 +51,7 @@ class RowTotals:
     row: Any
     rank: Any
 
+    @stretch("sum of parts")
     def combine(
         self,
         name: str,

@@ -21,11 +21,12 @@ from .. import ops
 from ..memory.l2 import SecondCache
 from ..memory.smem import byte_pointer
 from ..memory.tensors import GlobalTensor, register_type
+from ..state import chosen
 from ..totals import reduce
 from .region_walk import Walk
 
 Values = Callable[[Walk, Sequence[Any]], Any]
-Use = Callable[[Sequence[Any], Any], Sequence[Any]]
+Use = Callable[[Any, Any], Any]  # of a record, gives the next one
 
 
 def fragment_bytes(tensor: Tensor, width: int) -> int:
@@ -73,7 +74,7 @@ class Fragments:
     stored_together: int
     in_registers: int = 0
     second_cache: SecondCache | None = None
-    _registers: list[list[Any]] = field(default_factory=list, init=False)
+    _registers: list[list[list[Any]]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         if not self._keepable:
@@ -97,10 +98,9 @@ class Fragments:
         whole = self.held + self.in_registers
         return ops.select(self._has_registers, whole, self._kept)
 
-    def first_pass(
-        self, values: Values, start: Sequence[Any], use: Use, use_all: Use | None = None
-    ) -> list[Any]:
-        """carried, after use(carried, values(walk, coordinates)) of every fragment.
+    def first_pass(self, values: Values, start: Any, use: Use, use_all: Use | None = None) -> Any:
+        """The record that is `start`, after use(record, values(walk, coordinates)) of every
+        fragment.
 
         use_all: takes the values of several fragments; see `reduce.unrolled`.
         """
@@ -111,25 +111,23 @@ class Fragments:
         def keep(i: Any) -> Any:
             return values(*self._keeping(i))
 
-        carried = list(start)
+        now = start
         if self.held:
-            carried = reduce.unrolled(0, self._kept, carried, keep, use, self.together, use_all)
+            now = reduce.unrolled(0, self._kept, now, keep, use, self.together, use_all)
         if self.in_registers:
-            carried = self._first_in_registers(values, carried, use)
-        return reduce.unrolled(
-            self._near_end, self.count, carried, load, use, self.together, use_all
-        )
+            now = self._first_in_registers(values, now, use)
+        return reduce.unrolled(self._near_end, self.count, now, load, use, self.together, use_all)
 
     def later_pass(
         self,
         values: Values,
-        start: Sequence[Any],
+        start: Any,
         use: Use,
         use_all: Use | None = None,
         *,
         stores: bool = False,
         is_last: bool = False,
-    ) -> list[Any]:
+    ) -> Any:
         """As `first_pass`, once that is done; stores: whether `use` writes to memory, is_last: or
         nothing comes after, so that L2 may give up what is read."""
         together = self.stored_together if stores else self.together
@@ -139,16 +137,16 @@ class Fragments:
             return values(*self._read(last - j, is_last=stores or is_last))
 
         left = self.count - self._near_end
-        carried = reduce.unrolled(0, left, start, far, use, together, use_all)
+        now = reduce.unrolled(0, left, start, far, use, together, use_all)
         if self.in_registers:
-            carried = self._again_in_registers(values, carried, use)
+            now = self._again_in_registers(values, now, use)
         if self.held:
 
             def near(i: Any) -> Any:
                 return values(*self._near(i))
 
-            carried = reduce.unrolled(0, self._kept, carried, near, use, together, use_all)
-        return carried
+            now = reduce.unrolled(0, self._kept, now, near, use, together, use_all)
+        return now
 
     def _read(self, i: Any, *, is_last: bool) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, read from memory; is_last: for the last time."""
@@ -175,52 +173,46 @@ class Fragments:
 
     # ---- registers
 
-    def _first_in_registers(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
-        """carried, after those that stay in registers, if this thread keeps any."""
+    def _first_in_registers(self, values: Values, now: Any, use: Use) -> Any:
+        """The record after those that stay in registers, if this thread keeps any."""
         numbers = range(self.held, self.held + self.in_registers)
-        step = sum(size for _, size in self._keepable)
+        none = [[[0] * size for _, size in self._keepable] for _ in numbers]
 
-        def keep() -> list[Any]:
+        def keep() -> tuple[Any, list[list[list[Any]]]]:
             read = [self._read(i, is_last=True) for i in numbers]
-            words = list[Any]()
-            for walk, at in read:  # all loads come before the first use
-                for leaf, size in self._keepable:
-                    words += _words_of(walk.value(leaf, at, self.width), size)
-            carried = list(start)
+            words = [  # all loads come before the first use
+                [_words_of(walk.value(leaf, at, self.width), n) for leaf, n in self._keepable]
+                for walk, at in read
+            ]
+            following = now
             for walk, at in read:
-                carried = list(use(carried, values(walk, at)))
-            return [*carried, *words]
+                following = use(following, values(walk, at))
+            return following, words
 
-        def pass_by() -> list[Any]:
-            return [*start, *[ops.const(0)] * (step * self.in_registers)]
+        found, words = chosen(self._has_registers, (now, none), keep, lambda: (now, none))
+        self._registers.extend(words)
+        return found
 
-        types = [value.type for value in start] + [ops.i32_type()] * (step * self.in_registers)
-        found = ops.either(self._has_registers, types, keep, pass_by)
-        kept = found[len(start) :]
-        self._registers.extend(kept[i : i + step] for i in range(0, len(kept), step))
-        return found[: len(start)]
-
-    def _again_in_registers(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
+    def _again_in_registers(self, values: Values, now: Any, use: Use) -> Any:
         """As `_first_in_registers`, in a later pass."""
 
-        def near() -> list[Any]:
-            carried = list(start)
+        def near() -> Any:
+            following = now
             for i, words in enumerate(self._registers, self.held):
-                carried = list(use(carried, values(*self._from_registers(i, words))))
-            return carried
+                following = use(following, values(*self._from_registers(i, words)))
+            return following
 
-        types = [value.type for value in start]
-        return ops.either(self._has_registers, types, near, lambda: list(start))
+        return chosen(self._has_registers, now, near, lambda: now)
 
-    def _from_registers(self, i: int, words: Sequence[Any]) -> tuple[Walk, Any]:
+    def _from_registers(self, i: int, words: Sequence[Sequence[Any]]) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, which registers have."""
         walk, at = self.walk.branch(), self.at(i)
         # Else the compiler keeps the elements that the first pass took apart, each in a register.
-        left = [ops.opaque(word) for word in words]
+        hidden = [[ops.opaque(word) for word in of_leaf] for of_leaf in words]
         tensors = dict(self.again)
-        for leaf, size in self._keepable:
+        for (leaf, _), of_leaf in zip(self._keepable, hidden, strict=True):
             type_ = ops.vector_type(register_type(tensors[leaf].type), self.width)
-            whole = ops.from_elements([left.pop(0) for _ in range(size)])
+            whole = ops.from_elements(of_leaf)
             walk.know(leaf, at, self.width, llvm.BitcastOp(type_, whole).result)
         return walk, at
 

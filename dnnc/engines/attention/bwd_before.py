@@ -20,7 +20,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
-from ...codegen.state import loop
+from ...codegen.state import each
 from ...codegen.stretch import stretch
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.totals.turn_order import TurnOrder
@@ -125,10 +125,9 @@ class BeforeEmitter:
         words = TurnOrder.bytes(self.schedule.flags) // 4
         step = self.kernel.size(self.schedule.blocks) * THREADS
 
-        @loop(number * THREADS + thread, self.kernel.size(words), step)
-        def _(word: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(number * THREADS + thread, self.kernel.size(words), step)
+        def _(word: Any) -> None:
             ops.store(smem.byte_pointer(target, word * 4), ops.const(0), 4)
-            return nothing
 
     def _store_others(self, row: Any, values: Sequence[Any]) -> None:
         s = self.schedule

@@ -28,7 +28,7 @@ from ...codegen.attention.mask_conditions import (
 from ...codegen.memory import smem
 from ...codegen.output import Output
 from ...codegen.region import Access
-from ...codegen.state import loop
+from ...codegen.state import each, loop
 from ...codegen.totals.votes import ballot, count_bits
 from ...mlir import arith, ir
 from ...target import WARP_THREADS
@@ -165,10 +165,9 @@ class BlockLists:
         warps = schedule.kernel.threads // WARP_THREADS
         warp = ops.thread_id() >> 5
 
-        @loop(warp, self.heads(schedule), warps)
-        def _(own: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(warp, self.heads(schedule), warps)
+        def _(own: Any) -> None:
             self._fill_head(schedule, tile, schedule.query_head(tile, own))
-            return nothing
 
     def _fill_head(self, s: GradientSchedule, tile: KeyTile, head: QueryTile) -> None:
         lane = ops.thread_id() & (WARP_THREADS - 1)

@@ -21,7 +21,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.scalars.byte_math import from_f8
 from ...codegen.scalars.scalar import element_type
-from ...codegen.state import loop
+from ...codegen.state import each
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
 from ...dialect.tensor import Tensor, packed_strides
@@ -72,13 +72,12 @@ def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, thread
         ]
         loops = Loops(tuple(dims), tuple((axis,) for axis in range(len(dims))))
         copy = partial(_copy, kernel, loops, source.tensor, twin, elements)
-        loop(first, kernel.size(product(dims)), step)(copy)
+        each(first, kernel.size(product(dims)), step)(copy)
 
 
 def _copy(
-    kernel: Kernel, loops: Loops, source: Tensor, twin: Tensor, elements: int, number: Any,
-    nothing: tuple[()],
-) -> tuple[()]:  # fmt: skip
+    kernel: Kernel, loops: Loops, source: Tensor, twin: Tensor, elements: int, number: Any
+) -> None:  # fmt: skip
     found = loops.coordinates(kernel, number)
     at = [found[axis] for axis in range(len(found))]
     at[elements] = Index(at[elements].index().base * _VECTOR, 1, _VECTOR)
@@ -86,4 +85,3 @@ def _copy(
     wide = from_f8(loaded, str(element_type(source.type)), _VECTOR)
     narrow = ops.vector_type(element_type(dtypes.f16), _VECTOR)
     GlobalTensor(kernel, twin).store(at, arith.TruncFOp(narrow, wide).result)
-    return nothing

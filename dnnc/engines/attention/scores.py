@@ -15,6 +15,7 @@ from ...codegen.memory.tiled_tensor import TiledTensor
 from ...codegen.scalars.byte_math import f8_word
 from ...codegen.scalars.math import tanh_together
 from ...codegen.scalars.scalar import element_type
+from ...codegen.state import each
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
@@ -233,18 +234,13 @@ class ScoreWalk(TileWalk):
         self.nothing = nothing_of(shares) or [zero, zero]
         count = ops.ceildiv(s.kernel.size(s.keys), s.tiling.keys)
         for low, high in ((0, first), (end, count)):
-            ops.for_(low, high, 1, [], self._keep_one)
+            each(low, high)(self._keep_block)
         if s.schedule.is_sparse:
-            ops.for_(first, end, 1, [], self._keep_one_unseen)
+            each(first, end)(self._keep_unseen_block)
 
-    def _keep_one(self, block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        self._keep_block(block)
-        return carried
-
-    def _keep_one_unseen(self, block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    def _keep_unseen_block(self, block: Any) -> None:
         is_seen = self.shared.schedule.sees(self.tile, block)
         ops.if_else(is_seen, lambda: None, lambda: self._keep_block(block))
-        return carried
 
     def _keep_block(self, block: Any) -> None:
         """Keeps one block, whose weights are 0."""

@@ -27,7 +27,7 @@ from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...codegen.scalars.math import widened
 from ...codegen.scalars.scalar import Scalars
-from ...codegen.state import loop
+from ...codegen.state import each, loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
 from ...codegen.tiles.strips import Lines, Moves, Strips, finish, linear, met
@@ -125,12 +125,11 @@ class DepthwiseKernel:
         self._stage_filter(tile)
         end = first + tiling.strips * tiling.turns
 
-        @loop(first, end, tiling.strips)
-        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(first, end, tiling.strips)
+        def _(number: Any) -> None:
             with ops.if_(ops.both(is_own, number < count)):
                 strip, walk = self._strip(number), self.walk.branch()
                 self._finish(strip, walk, self._sums(strip, walk))
-            return nothing
 
     def _input_channels(self, number: Any) -> tuple[Index, int]:
         """(first input channel, how many) of what a fragment's sums need."""

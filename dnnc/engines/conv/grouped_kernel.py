@@ -38,7 +38,7 @@ from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...codegen.scalars.scalar import Scalars
-from ...codegen.state import loop
+from ...codegen.state import each
 from ...codegen.stretch import stretch
 from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
 from ...codegen.tiles.strips import Lines, Strips, finish, linear, met
@@ -155,10 +155,9 @@ class GroupedKernel:
         if is_there is not None:
             end = ops.select(is_there, end, first)
 
-        @loop(first, end, tiling.strips)
-        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(first, end, tiling.strips)
+        def _(number: Any) -> None:
             self._emit_strip(number)
-            return nothing
 
     # ---- the filter
 

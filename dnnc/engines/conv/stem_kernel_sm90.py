@@ -22,7 +22,8 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
-from ...codegen.state import loop
+from ...codegen.state import each
+from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
@@ -81,6 +82,7 @@ class StemFilter:
     def bytes(self) -> int:
         return self.stem.panels * self.panels.bytes
 
+    @stretch("load")
     def fill(self, memory: Any, thread: Any, threads: int) -> None:
         """By some threads, two elements of k at a time; a barrier follows."""
         first = self._first_channel()
@@ -88,8 +90,8 @@ class StemFilter:
         walk = Walk(self.kernel, leaves, self.region.symbols)
         words = self.stem.panels * wgmma.ROW_BYTES // _WORD
 
-        @loop(thread, self.columns * words, threads)
-        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(thread, self.columns * words, threads)
+        def _(number: Any) -> None:
             channel = number // words
             word = number - channel * words
             pair = [self._element(walk, first + channel, word, i) for i in (0, 1)]
@@ -100,7 +102,6 @@ class StemFilter:
             place = panel * self.panels.bytes + channel * wgmma.ROW_BYTES
             pointer = smem.byte_pointer(memory, place + turned)
             ops.store(pointer, ops.from_elements(pair), _WORD)
-            return nothing
 
     def _first_channel(self) -> Any:
         """The first channel of the block's tiles, which follow each other in `TileOrder` of rows

@@ -26,6 +26,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.output import Output
 from ...codegen.region import Region
+from ...codegen.state import each
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...dialect import structure
@@ -139,12 +140,11 @@ class _Emitter:
         return Walk(self.kernel, {**leaves, **shared}, self.region.symbols)
 
     def _each_channel(self, work: Any) -> None:
-        def one(channel: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            work(channel)
-            return carried
-
         count = self.kernel.size(self.channels)
-        ops.for_(ops.thread_id(), count, _THREADS, [], one)
+
+        @each(ops.thread_id(), count, _THREADS)
+        def _(channel: Any) -> None:
+            work(channel)
 
     def _at(self, channel: Any) -> list[Index]:
         at = [Index.of(0)] * self.axes

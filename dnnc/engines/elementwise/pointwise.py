@@ -22,6 +22,7 @@ from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Access, Region, identity_access, loop_groups
+from ...codegen.state import each
 from ...codegen.walk.index import Group, Index, Part
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Reducer, Walk
@@ -281,7 +282,8 @@ def _emit_elements(
         _emit_boolean_end(kernel, walk, targets, loops, thread, count, unroll)
         return
 
-    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    @each(0, unroll * loops.width)
+    def _(i: Any) -> None:
         fragment = thread + i // loops.width * kernel.threads
         parts, number = loops.element(kernel, fragment, i % loops.width)
         at = coordinates_of(len(loops.dims), parts)
@@ -290,9 +292,6 @@ def _emit_elements(
             for value, target in targets:
                 target.store(at, walk.value(value, at, 1))
             walk.forget()
-        return carried
-
-    ops.for_(0, unroll * loops.width, 1, [], one)
 
 
 def _emit_boolean_end(
@@ -310,7 +309,8 @@ def _emit_boolean_end(
     """
     last = kernel.size(loops.inner, loops.bits) - 1
 
-    def one(u: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    @each(0, unroll)
+    def _(u: Any) -> None:
         fragment = thread + u * kernel.threads
         with ops.if_(fragment < count):
             first = fragment * loops.width
@@ -327,9 +327,6 @@ def _emit_boolean_end(
                         inside = first + i <= last
                         target.store([c.at(i) for c in at], ops.extract(found, i), inside)
             walk.forget()
-        return carried
-
-    ops.for_(0, unroll, 1, [], one)
 
 
 def _dense_coordinates(kernel: Kernel, loops: Loops, linear: Index) -> list[Any]:

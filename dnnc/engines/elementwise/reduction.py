@@ -21,6 +21,8 @@ from ...codegen import ops
 from ...codegen.kernel import Kernel, bits_of_count
 from ...codegen.output import Output
 from ...codegen.region import Region, identity_access, loop_groups
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops, coordinates_of
@@ -356,6 +358,7 @@ class _Emitter:
 
     # ---- totals
 
+    @stretch("sum of parts")
     def _combined(
         self, kernel: Kernel, walk: Walk, totals: Sequence[Any], column: Any, row: Any
     ) -> list[Any]:
@@ -379,6 +382,7 @@ class _Emitter:
 
     # ---- results
 
+    @stretch("epilogue")
     def _store_results(
         self,
         kernel: Kernel,
@@ -400,6 +404,7 @@ class _Emitter:
         """Bits of the places of partials."""
         return bits_of_count(self.kept_elements * self.slices)
 
+    @stretch("epilogue")
     def _store_partials(
         self, kernel: Kernel, names: Sequence[str], totals: Sequence[Any], fragment: Any
     ) -> None:
@@ -425,18 +430,19 @@ class _Emitter:
         width = self.kept.width
         combines = [reduce.combiner(walk, op) for op in self.reductions]
 
-        def add_slice(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        first = [reduce.identity(op, width) for op in self.reductions]
+
+        @loop(row, self.slices, self.rows, state=first)
+        def totals(i: Any, now: list[Any]) -> list[Any]:
             place = i * elements + start * width
             made = []
-            for name, combine, total in zip(names, combines, carried, strict=True):
+            for name, combine, total in zip(names, combines, now, strict=True):
                 element = ops.element_of(total.type)
                 pointer = ops.gep(kernel.workspace(name), place, element)
                 loaded = ops.load(pointer, total.type, element.width // 8)
                 made.append(combine(total, loaded))
             return made
 
-        first = [reduce.identity(op, width) for op in self.reductions]
-        totals = ops.for_(row, self.slices, self.rows, first, add_slice)
         totals = self._combined(kernel, walk, totals, column, row)
         is_writer = ops.both(fragment < count, ops.compare("eq", row, 0))
         with ops.if_(is_writer):

@@ -22,6 +22,8 @@ from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.memory.turned_tile import StagedTile, TileGroup, TurnedLeaf, TurnedTile
 from ...codegen.region import Region
+from ...codegen.state import each
+from ...codegen.stretch import stretch
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
@@ -142,6 +144,7 @@ class TransposeEmitter:
 
     # ---- where the block works
 
+    @stretch("set up")
     def _begin(self) -> None:
         t, kernel = self.tiling, self.kernel
         is_exclusive = len(self.region.generics()) > 1  # one operation may work in place
@@ -254,6 +257,7 @@ class TransposeEmitter:
             return None
         return [self._block(tile, u) for u in range(count)]
 
+    @stretch("load")
     def _block(self, tile: StagedTile, u: Any) -> tuple[Any, Any, list[Any]]:
         """(row, column, lines)."""
         layout = tile.layout
@@ -264,6 +268,7 @@ class TransposeEmitter:
             loaded += tile.bring(at)
         return row, column, loaded
 
+    @stretch("transform operand")
     def _write(self, tile: StagedTile, blocks: Sequence[tuple[Any, Any, list[Any]]]) -> None:
         for row, column, lines in blocks:
             tile.put(row, column, lines)
@@ -279,12 +284,10 @@ class TransposeEmitter:
     def _in_loop(self, count: int, together: int, body: Callable[..., None]) -> None:
         """body(numbers of `together` items) until `count` are done."""
 
-        def some(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @each(0, count // together)
+        def _(i: Any) -> None:
             first = i * together
             body([first + k for k in range(together)])
-            return carried
-
-        ops.for_(0, count // together, 1, [], some)
 
     # ---- fragments
 
@@ -302,6 +305,7 @@ class TransposeEmitter:
         at = self._at(row, column, 1, width) if rows == 1 else self._at_rows(row)
         return _Fragment(at, is_inside)
 
+    @stretch("load")
     def _load_straight(self, fragment: _Fragment) -> None:
         """The walk finds these values when it comes to them."""
         for read in self.straight:
@@ -309,6 +313,7 @@ class TransposeEmitter:
             at = [Index.of(0) if axis < 0 else fragment.at[axis] for axis in path]
             self.walk.value(read.source, at, self.tiling.vector_elems)
 
+    @stretch("epilogue")
     def _store(self, fragments: Sequence[_Fragment]) -> None:
         """Computes all of them, whose loads thereby stand ahead of the first store."""
         width = self.tiling.vector_elems

@@ -15,6 +15,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.region import Region
+from ...codegen.state import each, loop
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops
@@ -56,7 +57,8 @@ class TileExits(PartialExits):
         """Every element of the tile is a partial of its own."""
         size = self.tile[0] * self.tile[1]
 
-        def step(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @each(ops.thread_id(), size, self.kernel.threads)
+        def _(number: Any) -> None:
             row, column = number // self.tile[1], number % self.tile[1]
             places = [n + inner for n, inner in zip(first, (row, column), strict=True)]
             pairs = zip(places, self.sizes, strict=True)
@@ -67,9 +69,6 @@ class TileExits(PartialExits):
                     value = here.value(inputs_of(found.operation)[0], coordinates, 1)
                     value = reduce.taken(found.operation, value, is_row=False)
                     self._store(found, batch, (0, 0), places, value)
-            return carried
-
-        ops.for_(ops.thread_id(), size, self.kernel.threads, [], step)
 
     def _write(self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]) -> None:
         kept = self._kept_side(group[0])
@@ -82,7 +81,8 @@ class TileExits(PartialExits):
         neutral = [reduce.neutral(found.operation, 1) for found in group]
         end, where = self._reduced(kept, place, first)
 
-        def step(number: Any, totals: Sequence[Any]) -> Sequence[Any]:
+        @loop(own, end, rows, state=start)
+        def totals(number: Any, now: list[Any]) -> list[Any]:
             row, column, inside = where(number)
             here, coordinates = at(row, column)
             values = [here.value(inputs_of(f.operation)[0], coordinates, 1) for f in group]
@@ -93,10 +93,9 @@ class TileExits(PartialExits):
                 reduce.taken(f.operation, value, is_row=False)
                 for f, value in zip(group, values, strict=True)
             ]
-            triples = zip(combines, totals, values, strict=True)
+            triples = zip(combines, now, values, strict=True)
             return [combine(total, value) for combine, total, value in triples]
 
-        totals = ops.for_(own, end, rows, start, step)
         numbers = [n // side for n, side in zip(first, self.tile, strict=True)]
         for found, total, combine in zip(group, totals, combines, strict=True):
             name = f"{found.name}_rows"
@@ -133,11 +132,11 @@ class TileExits(PartialExits):
         ]
         if kept is None:
 
-            def each(number: Any) -> tuple[Any, Any, Any]:
+            def place_of(number: Any) -> tuple[Any, Any, Any]:
                 row, column = number // self.tile[1], number % self.tile[1]
                 return row, ops.minimum(column, left[1] - 1), column < left[1]
 
-            return left[0] * self.tile[1], each
+            return left[0] * self.tile[1], place_of
         own = ops.minimum(place, left[kept] - 1)  # what is past the end is not written
         if kept == 0:
             return left[1], lambda number: (own, number, None)

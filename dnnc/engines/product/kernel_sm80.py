@@ -30,7 +30,7 @@ from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.state import loop
+from ...codegen.state import each, loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TileOrder
 from ...codegen.walk.index import Coordinate, Index
@@ -439,17 +439,16 @@ class _Emitter:
         )
         fast = columns if along == "n" else rows
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def one(i: Any) -> None:
             piece = ops.thread_id() + i * self.kernel.threads
             slow, quick = piece // fast, piece % fast
             if along == "n":
                 self._emit_fragment(base, batch, slow, quick * width, width, along)
             else:
                 self._emit_fragment(base, batch, quick * width, slow, width, along)
-            return carried
 
         if self.whole:
-            ops.for_(0, rows * columns // self.kernel.threads, 1, [], one)
+            each(0, rows * columns // self.kernel.threads)(one)
         if self.exits:
             first = (self.first_m, self.first_n)
             self.exits.write(lambda *at: self._element(base, batch, *at), batch, first)

@@ -15,6 +15,7 @@ from ...codegen.hopper import wgmma
 from ...codegen.hopper.staged_store import StagedStore, turn_of
 from ...codegen.memory.smem import CHUNK_BYTES, pointer_to
 from ...codegen.memory.tensors import GlobalTensor, register_type
+from ...codegen.state import each
 from ...codegen.walk.index import Coordinate
 
 # (row, column, neighbours, whether they lie along the rows) -> (coordinates, whether there are any)
@@ -36,7 +37,11 @@ def scatter(
     # has the same rows.
     thread = ops.opaque(thread)
 
-    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+    # A loop that stays one: written out, its rows' places would lie beside the sums, too.
+    rounds = ops.opaque(ops.const(-(-count // wgmma.WARPGROUP_THREADS)))
+
+    @each(0, rounds)
+    def _(i: Any) -> None:
         number = thread + i * wgmma.WARPGROUP_THREADS
         is_own = ops.less(number, count) if count % wgmma.WARPGROUP_THREADS else None
         line = number // chunks
@@ -47,8 +52,3 @@ def scatter(
         row, column = (along, line) if store.is_turned else (line, along)
         at, inside = place(row, column, elems, store.is_turned)
         target.store(at, ops.load(from_, type_, CHUNK_BYTES), ops.both(is_own, inside))
-        return carried
-
-    # A loop that stays one: written out, its rows' places would lie beside the sums, too.
-    rounds = ops.opaque(ops.const(-(-count // wgmma.WARPGROUP_THREADS)))
-    ops.for_(0, rounds, 1, [], one)

@@ -14,6 +14,7 @@ from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.output import Output
+from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
@@ -58,6 +59,7 @@ class ColumnSums:
         sizes = [element.width // 8 for element in self.elements[:count]]
         return bytes_of_block(self.rows.tiling.rows, self._block_elements, sizes)
 
+    @stretch("sum of parts")
     def store(
         self,
         place: Place,
@@ -157,6 +159,7 @@ class ColumnSums:
             side //= 2
         return side
 
+    @stretch("sum of parts")
     def _emit_columns(self, kernel: Kernel) -> None:
         """Adds up what the blocks left, and stores what comes after."""
         rows, side, width = self.rows, self._side, self.rows.narrow.width

@@ -24,6 +24,7 @@ from ...codegen.memory.l2 import SecondCache
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.output import Output
 from ...codegen.region import Access, Region
+from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.grid_barrier import COUNTER_BYTES, GridBarrier
 from ...codegen.totals.group_totals import BlockShape, GroupTotals
@@ -281,6 +282,7 @@ class _Block:
 
     # ---- a level
 
+    @stretch("sum of rows")
     def _parts(self, number: int, level: Sequence[Any]) -> list[list[Any]]:
         """This thread's parts of a level's totals."""
         grid, is_row = self.grid, self.grid.is_row
@@ -288,20 +290,19 @@ class _Block:
         sources = [inputs_of(grid.distances.get(op, op))[0] for op in level]
         combines = [reduce.combiner(self.walk, op) for op in level]
         adding = self._adding(level)
-        start: list[Any] = []
-        for op in level:
-            nothing = [reduce.start(op, self.width, is_row=is_row)]
-            start += adding[op].start() if op in adding else nothing
+        start = [
+            adding[op].start() if op in adding else [reduce.start(op, self.width, is_row=is_row)]
+            for op in level
+        ]
 
-        def use(carried: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
-            left, found = list(carried), []
-            for op, combine, value in zip(level, combines, values, strict=True):
+        def use(now: list[list[Any]], values: Sequence[Any]) -> list[list[Any]]:
+            found = list[list[Any]]()
+            for op, combine, own, value in zip(level, combines, now, values, strict=True):
                 if op in adding:
-                    own = [left.pop(0) for _ in adding[op].start()]
-                    found += adding[op].add(own, value)
+                    found.append(adding[op].add(own, value))
                 else:
                     some = reduce.taken(op, value, is_row=is_row)
-                    found.append(combine(left.pop(0), some))
+                    found.append([combine(*own, some)])
             return found
 
         def values(walk: Walk, at: Any) -> list[Any]:
@@ -313,13 +314,12 @@ class _Block:
         else:
             sums = self.fragments.first_pass(values, start, use)
         parts: list[list[Any]] = []
-        for op, combine in zip(level, combines, strict=True):
+        for op, combine, own in zip(level, combines, sums, strict=True):
             if op in adding:
-                own = [sums.pop(0) for _ in adding[op].start()]
                 part = adding[op].part(own, self.count)
                 parts.append(moments.folded(part) if is_row else part)
                 continue
-            total = sums.pop(0)
+            (total,) = own
             total = reduce.lanes(total, combine) if is_row else total
             if op in grid.averages:
                 count = self.count * grid.reduced.width
@@ -382,18 +382,20 @@ class _Block:
 
     # ---- stores
 
+    @stretch("epilogue")
     def _store_whole(self) -> None:
         def values(walk: Walk, at: Any) -> Any:
             return at, [walk.value(value, at, self.width) for value, _ in self.whole]
 
-        def use(carried: Sequence[Any], found: Any) -> Sequence[Any]:
+        def use(nothing: tuple[()], found: Any) -> tuple[()]:
             at, made = found
             for (_, target), value in zip(self.whole, made, strict=True):
                 target.store(at, value, self.is_kept_inside)
-            return carried
+            return nothing
 
-        self.fragments.later_pass(values, [], use, stores=True)
+        self.fragments.later_pass(values, (), use, stores=True)
 
+    @stretch("epilogue")
     def _store_of_kept(self) -> None:
         """The results of whole rows, by the first slice."""
         if not self.of_kept:

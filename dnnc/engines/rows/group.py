@@ -8,6 +8,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.scalars.matching import are_short
+from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import coordinates_of
@@ -92,6 +93,7 @@ class Group:
         owner = self.rows.means[op].owner
         return lambda total: self.walk.body(owner, [total], (), ops.width_of(total))
 
+    @stretch("sum of rows")
     def _part(
         self, op: Any, combine: reduce.Combine, places: Sequence[Any], inside: Sequence[Any]
     ) -> Any:
@@ -111,6 +113,7 @@ class Group:
 
     # ---- what other ways through a row share
 
+    @stretch("load")
     def load_all(self, places: Sequence[Any], *, only_of_rows: bool = False) -> None:
         """Starts every load ahead of the first barrier, also of what the end alone reads.
 
@@ -152,6 +155,7 @@ class Group:
         for op, total in zip(level, totals, strict=True):
             self.leaves[op.results[0]] = reduce.Total(total)
 
+    @stretch("epilogue")
     def store_of_rows(self) -> None:
         """The results of whole rows, by the first thread of each."""
         if not self.of_rows:

@@ -29,6 +29,7 @@ from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.region import identity_access
 from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.totals.totals_ahead import TotalsAhead
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
@@ -214,6 +215,7 @@ class RingKernel:
         threads = ops.const(self.tiling.threads)
         nvvm.barrier(barrier_id=ops.const(_WORKERS), number_of_threads=threads)
 
+    @stretch("set up")
     def _make(self) -> None:
         """Makes all barriers."""
         thread, warps = ops.thread_id(), self.tiling.threads // WARP_THREADS
@@ -288,6 +290,7 @@ class RingKernel:
 
     # ---- warps that share rows
 
+    @stretch("load")
     def _produce(self) -> None:
         """By one warp: fills stages as they are released.
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...codegen import ops
+from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.exponentials import RunningSum
 from ...codegen.totals.moments import Compensated, SumWithMoments, start_of
@@ -46,6 +47,7 @@ class StreamedGroup(Group):
         self.store_of_rows()
         return found
 
+    @stretch("sum of rows")
     def _streamed_parts(
         self, fragments: Fragments, number: int, level: Sequence[Any], later: Later
     ) -> list[Any]:
@@ -56,25 +58,23 @@ class StreamedGroup(Group):
         """
         own = [op for op in level if op not in later]
         states = [self._state(op, number, fragments) for op in own]
-        sizes = [len(state.start()) for state in states]
 
         def values(walk: Walk, at: Any) -> list[Any]:
             return [walk.value(inputs_of(op)[0], at, self.width) for op in own]
 
-        def use(carried: Any, found: Any) -> list[Any]:
-            each = zip(states, _split(carried, sizes), found, strict=True)
-            return [new for state, old, value in each for new in state.add(old, value)]
+        def use(now: list[Any], found: Any) -> list[Any]:
+            return [s.add(old, value) for s, old, value in zip(states, now, found, strict=True)]
 
-        def use_all(carried: Any, found: Sequence[Any]) -> list[Any]:
-            each = zip(states, _split(carried, sizes), zip(*found, strict=True), strict=True)
-            return [new for state, old, values in each for new in state.add_all(old, values)]
+        def use_all(now: list[Any], found: Sequence[Any]) -> list[Any]:
+            each = zip(states, now, zip(*found, strict=True), strict=True)
+            return [state.add_all(old, values) for state, old, values in each]
 
         sums: list[Any] = []
         if own:
             go = fragments.later_pass if number else fragments.first_pass
-            sums = go(values, [v for state in states for v in state.start()], use, use_all)
+            sums = go(values, [state.start() for state in states], use, use_all)
         parts = {op: later[op]() for op in level if op in later}
-        for op, state, found in zip(own, states, _split(sums, sizes), strict=True):
+        for op, state, found in zip(own, states, sums, strict=True):
             parts[op] = found[0]
             later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
@@ -169,9 +169,3 @@ class _Plain:
 
     def _taken(self, value: Any) -> Any:
         return reduce.taken(self.operation, value, is_row=self.is_row)
-
-
-def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
-    """Runs of values, of these sizes."""
-    left = list(values)
-    return [[left.pop(0) for _ in range(size)] for size in sizes]

@@ -20,6 +20,7 @@ from ...codegen.memory.row_ring import RowPart, RowRing, ring_bytes
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.state import loop
+from ...codegen.stretch import stretch
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
 from ...target import WARP_THREADS
@@ -128,6 +129,7 @@ class Together:
         for stage in range(self.tiling.stages):
             self._fill(Cursor(stage), self.number + self.clusters * stage)
 
+    @stretch("load")
     def _fill(self, cursor: Cursor, group: Any) -> None:
         """Starts the copies of a group of rows, if there is one so far, by the first warp."""
         assert self.ring is not None
