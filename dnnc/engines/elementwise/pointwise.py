@@ -215,124 +215,108 @@ def _emit_body(
     count = kernel.size(loops.fragments, loops.bits)
     per_block = kernel.threads * unroll
     base = loops.first_of(ops.block_id(), per_block)
-    thread = base + ops.thread_id()
-
-    def whole_fragments() -> None:
-        _emit_fragments(kernel, walk, targets, loops, thread, count, unroll)
-        walk.forget()
-
+    fragments = _Fragments(kernel, walk, targets, loops, base + ops.thread_id(), count, unroll)
     if loops.is_whole:
-        whole_fragments()
+        fragments.emit_whole()
         return
     # One group whose end may fall inside a fragment: a block that ends before it needs no care.
     limit = kernel.size(loops.inner // loops.width, loops.bits)
-    is_inside = base + per_block <= limit
-    ops.if_else(
-        is_inside,
-        whole_fragments,
-        lambda: _emit_elements(kernel, walk, targets, loops, thread, count, unroll),
-    )
+    ops.if_else(base + per_block <= limit, fragments.emit_whole, fragments.emit_elements)
 
 
-def _emit_fragments(
-    kernel: Kernel,
-    walk: Walk,
-    targets: Sequence[tuple[Any, Any]],
-    loops: Loops,
-    thread: Any,
-    count: Any,
-    unroll: int,
-) -> None:
-    """All loads of the unrolled fragments stand ahead of the first store, unless registers can't
-    hold what is stored: then each output is, before the next one is computed."""
-    held_bits = unroll * loops.width * sum(target.tensor.type.bits for _, target in targets)
-    is_held = held_bits <= 32 * _MOST_HELD
-    ready = []
-    for u in range(unroll):
-        fragment = thread + u * kernel.threads
-        # A fragment past the end repeats the last one, so that loads need no condition.
-        clamped = ops.minimum(fragment, count - 1)
-        at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
-        if is_held:
-            values = [walk.value(value, at, loops.width) for value, _ in targets]
-            ready.append((fragment < count, at, values))
-            continue
-        with ops.if_(fragment < count):
-            for value, target in targets:
-                target.store(at, walk.value(value, at, loops.width))
-            walk.forget()
-    for condition, at, values in ready:
-        with ops.if_(condition):
-            for (_, target), value in zip(targets, values, strict=True):
-                target.store(at, value)
+@dataclass(frozen=True)
+class _Fragments:
+    """The fragments of a thread.  first: the number of its first one; its others are a block's
+    threads apart.  count: of all."""
 
+    kernel: Kernel
+    walk: Walk
+    targets: Sequence[tuple[Any, Any]]
+    loops: Loops
+    first: Any
+    count: Any
+    unroll: int
 
-def _emit_elements(
-    kernel: Kernel,
-    walk: Walk,
-    targets: Sequence[tuple[Any, Any]],
-    loops: Loops,
-    thread: Any,
-    count: Any,
-    unroll: int,
-) -> None:
-    """The block at the end: element by element; bytes of booleans still have one writer."""
-    end = kernel.size(loops.inner, loops.bits)
-    if any(target.tensor.type.kind == "b" for _, target in targets):
-        _emit_boolean_end(kernel, walk, targets, loops, thread, count, unroll)
-        return
+    def _at(self, linear: Index) -> list[Any]:
+        """The coordinates of a fragment of one group over the packed order."""
+        loops = self.loops
+        group = Group(self.kernel, loops.extents(loops.groups[0]), linear, loops.width)
+        parts = {axis: Part(group, i) for i, axis in enumerate(loops.groups[0])}
+        return coordinates_of(len(loops.dims), parts)
 
-    @each(0, unroll * loops.width)
-    def _(i: Any) -> None:
-        fragment = thread + i // loops.width * kernel.threads
-        parts, number = loops.element(kernel, fragment, i % loops.width)
-        at = coordinates_of(len(loops.dims), parts)
-        with ops.if_(number < end):
-            walk.forget()
-            for value, target in targets:
-                target.store(at, walk.value(value, at, 1))
-            walk.forget()
+    def _number(self, u: Any) -> Any:
+        return self.first + u * self.kernel.threads
 
+    def emit_whole(self) -> None:
+        """All loads of the unrolled fragments stand ahead of the first store, unless registers
+        can't hold what is stored: then each output is, before the next one is computed."""
+        walk, targets, loops = self.walk, self.targets, self.loops
+        held_bits = self.unroll * loops.width * sum(t.tensor.type.bits for _, t in targets)
+        is_held = held_bits <= 32 * _MOST_HELD
+        ready = []
+        for u in range(self.unroll):
+            fragment = self._number(u)
+            # A fragment past the end repeats the last one, so that loads need no condition.
+            clamped = ops.minimum(fragment, self.count - 1)
+            at = coordinates_of(len(loops.dims), loops.coordinates(self.kernel, clamped))
+            if is_held:
+                values = [walk.value(value, at, loops.width) for value, _ in targets]
+                ready.append((fragment < self.count, at, values))
+                continue
+            with ops.if_(fragment < self.count):
+                for value, target in targets:
+                    target.store(at, walk.value(value, at, loops.width))
+                walk.forget()
+        for condition, at, values in ready:
+            with ops.if_(condition):
+                for (_, target), value in zip(targets, values, strict=True):
+                    target.store(at, value)
+        walk.forget()
 
-def _emit_boolean_end(
-    kernel: Kernel,
-    walk: Walk,
-    targets: Sequence[tuple[Any, Any]],
-    loops: Loops,
-    thread: Any,
-    count: Any,
-    unroll: int,
-) -> None:
-    """As `_emit_elements`, but the eight booleans of a byte are gathered and written together.
+    def emit_elements(self) -> None:
+        """The block at the end: element by element; bytes of booleans still have one writer."""
+        if any(target.tensor.type.kind == "b" for _, target in self.targets):
+            self._emit_boolean_end()
+            return
+        walk, loops = self.walk, self.loops
+        end = self.kernel.size(loops.inner, loops.bits)
 
-    Places past the end hold the last element again; a buffer of booleans is whole bytes.
-    """
-    last = kernel.size(loops.inner, loops.bits) - 1
+        @each(0, self.unroll * loops.width)
+        def _(i: Any) -> None:
+            fragment = self._number(i // loops.width)
+            parts, number = loops.element(self.kernel, fragment, i % loops.width)
+            at = coordinates_of(len(loops.dims), parts)
+            with ops.if_(number < end):
+                walk.forget()
+                for value, target in self.targets:
+                    target.store(at, walk.value(value, at, 1))
+                walk.forget()
 
-    @each(0, unroll)
-    def _(u: Any) -> None:
-        fragment = thread + u * kernel.threads
-        with ops.if_(fragment < count):
-            first = fragment * loops.width
-            lanes = tuple(ops.minimum(first + i, last) for i in range(loops.width))
-            at = _dense_coordinates(kernel, loops, Index(lanes=lanes))
-            walk.forget()
-            for value, target in targets:
-                found = walk.value(value, at, loops.width)
-                if target.tensor.type.kind == "b":
-                    whole = _dense_coordinates(kernel, loops, Index(first, 1, loops.width))
-                    target.store_bytes(whole, found, last)
-                else:
-                    for i in range(loops.width):
+    def _emit_boolean_end(self) -> None:
+        """As `emit_elements`, but the eight booleans of a byte are gathered and written together.
+
+        Places past the end hold the last element again; a buffer of booleans is whole bytes.
+        """
+        walk, width = self.walk, self.loops.width
+        last = self.kernel.size(self.loops.inner, self.loops.bits) - 1
+
+        @each(0, self.unroll)
+        def _(u: Any) -> None:
+            fragment = self._number(u)
+            with ops.if_(fragment < self.count):
+                first = fragment * width
+                lanes = tuple(ops.minimum(first + i, last) for i in range(width))
+                at = self._at(Index(lanes=lanes))
+                walk.forget()
+                for value, target in self.targets:
+                    found = walk.value(value, at, width)
+                    if target.tensor.type.kind == "b":
+                        target.store_bytes(self._at(Index(first, 1, width)), found, last)
+                        continue
+                    for i in range(width):
                         inside = first + i <= last
                         target.store([c.at(i) for c in at], ops.extract(found, i), inside)
-            walk.forget()
-
-
-def _dense_coordinates(kernel: Kernel, loops: Loops, linear: Index) -> list[Any]:
-    group = Group(kernel, loops.extents(loops.groups[0]), linear, loops.width)
-    parts = {axis: Part(group, i) for i, axis in enumerate(loops.groups[0])}
-    return coordinates_of(len(loops.dims), parts)
+                walk.forget()
 
 
 POINTWISE = PointwiseEngine()
