@@ -134,7 +134,7 @@ class StagedStore:
         if not self.kept:
             tma.store(pointer_to(buffer), map_, at, policy)
             return
-        _, columns, count = self.box.extents
+        columns, count = self.box.extents[1:]
         first, second, third, *outer = at
 
         @each(0, count)

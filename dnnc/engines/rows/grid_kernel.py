@@ -301,8 +301,8 @@ class _Block:
                 if op in adding:
                     found.append(adding[op].add(own, value))
                 else:
-                    some = reduce.taken(op, value, is_row=is_row)
-                    found.append([combine(*own, some)])
+                    (total,) = own
+                    found.append([combine(total, reduce.taken(op, value, is_row=is_row))])
             return found
 
         def values(walk: Walk, at: Any) -> list[Any]:
