@@ -5,7 +5,8 @@ these.
 A block of threads has a block of queries, whose sums lie as warpgroups of the main kernel had them
 in registers: [warpgroup][4 registers of each thread].  `stmatrix` transposes them on the way to
 shared memory, from where TMA stores them.  Blocks of threads after these have a tile of keys' dK
-or dV; see `bwd_keys`.
+or dV; see `bwd_keys`.  Where heads are long, one warpgroup had a whole block of queries, not
+transposed, or a whole tile of keys: each warpgroup here has one.
 """
 
 from __future__ import annotations
@@ -23,18 +24,55 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
-from ...expr import Expr
-from ...mlir import arith
+from ...expr import Expr, ceildiv
+from ...mlir import arith, nvvm
 from .bwd_finish import Finish, is_plain
 from .bwd_keys import KeyGradients
 from .bwd_packed import PackedRows
+from .bwd_results import PANEL_REGISTERS, TOGETHER, ResultRows, RowPlace
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import Elements, SumsEmitter
 from .bwd_tile_sm90 import CONSUMERS
 
 THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
-_TOGETHER = 4  # registers of a load
+_OWN = 1  # the first of the named barriers, one of each warpgroup
 _RUN = 8  # elements of a query that a thread stores together, where they are scaled
+
+
+@dataclass
+class LongQueryGradients(ResultRows):
+    """dQ of a block of queries, which one warpgroup had.  sums: the workspace buffer."""
+
+    sums: str
+
+    @property
+    def units(self) -> Expr:
+        """Blocks of queries."""
+        return self.schedule.blocks
+
+    def unit_place(self, number: Any, own: Any) -> RowPlace:
+        found = self.schedule.block_place(number)
+        entry, head = (place.index().base for place in found.head.batch.values())
+        return RowPlace(entry, head, ops.mul(found.block, self.schedule.tiling.queries))
+
+    def total(self, number: Any, own: Any, thread: Any, panel: int) -> list[Any]:
+        """A panel's sums."""
+        first = panel * PANEL_REGISTERS * wgmma.WARPGROUP_THREADS * 4
+        start = ops.to_i64(number) * self.schedule.tiling.dq_bytes + ops.to_i64(thread * 16)
+        source = smem.byte_pointer(self.kernel.workspace(self.sums), start)
+        four = ops.vector_type(ops.f32_type(), TOGETHER)
+        found: list[Any] = []
+        for at in range(0, self.registers_of(panel), TOGETHER):
+            place = first + at * wgmma.WARPGROUP_THREADS * 4
+            loaded = ops.load(smem.byte_pointer(source, place), four, 4 * TOGETHER)
+            found += ops.elements(loaded)
+        return found
+
+    def finish(self, number: Any, own: Any, thread: Any) -> None:
+        """Stores a block's sums, scaled."""
+        at = self.unit_place(number, own)
+        sums_of = partial(self.total, number, own, thread)
+        self.store_scaled(at, self.schedule.queries, thread, sums_of)
 
 
 @dataclass
@@ -52,7 +90,7 @@ class AfterEmitter:
     def __post_init__(self) -> None:
         t = self.schedule.tiling
         self.is_plain = is_plain(self.parts, "dq")
-        if not self.is_plain:
+        if not self.is_plain or t.is_long:
             return
         _, tensor = self.parts.region.outputs[self.parts.results["dq"]]
         rank = tensor.rank
@@ -65,22 +103,31 @@ class AfterEmitter:
 
     def emit(self) -> None:
         s = self.schedule
-        results = [
+        is_long = s.tiling.is_long
+        results: list[Any] = [
             KeyGradients(self.kernel, self.parts, s, name, kept) for name, kept in self.kept.items()
         ]
-        bytes_ = [s.tiling.depth_panels * self.store.bytes] if self.is_plain else []
+        bytes_ = []
+        if is_long:
+            results.insert(0, LongQueryGradients(self.kernel, self.parts, s, "dq", self.sums))
+        elif self.is_plain:
+            bytes_.append(s.tiling.depth_panels * self.store.bytes)
         for result in results:
             if result.is_plain:
                 result.describe()
-                bytes_.append(result.panels * s.tiling.keys * wgmma.ROW_BYTES)
+                bytes_.append(result.bytes * (CONSUMERS if is_long else 1))
         if bytes_:
             self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
         self.group = ops.shr(ops.thread_id(), 7)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         targets = self.parts.region.targets(self.kernel)
-        of_queries = self._queries if self.is_plain else self._finish_queries
-        work: list[tuple[Expr, Callable[[Any], None]]] = [(s.blocks, of_queries)]
-        work += [(s.key_tiles, partial(self._keys, result)) for result in results]
+        work: list[tuple[Expr, Callable[[Any], None]]] = []
+        if is_long:
+            work += [(_pairs(result.units), partial(self._unit, result)) for result in results]
+        else:
+            of_queries = self._queries if self.is_plain else self._finish_queries
+            work.append((s.blocks, of_queries))
+            work += [(result.units, partial(self._keys, result)) for result in results]
         for place, elements in self.added.items():
             made = SumsEmitter(self.kernel, elements, targets[place][1], f"totals{place}")
             work.append((elements.blocks, made.emit))
@@ -91,7 +138,10 @@ class AfterEmitter:
         schedule: GradientSchedule, kept: Mapping[str, str], added: Mapping[int, Elements]
     ) -> Expr:
         """Blocks of threads."""
-        found = schedule.blocks + len(kept) * schedule.key_tiles
+        of_queries, of_keys = schedule.blocks, schedule.key_tiles
+        if schedule.tiling.is_long:
+            of_queries, of_keys = _pairs(of_queries), _pairs(of_keys)
+        found = of_queries + len(kept) * of_keys
         for elements in added.values():
             found = found + elements.blocks
         return found
@@ -122,8 +172,33 @@ class AfterEmitter:
         result.put(sums, buffer, self.thread)
         tma.show_writes()
         ops.barrier()
-        result.leave(buffer, self.schedule.key_place(number), self.group, self.thread)
+        result.leave(buffer, result.unit_place(number, self.group), self.thread)
         with ops.if_(ops.compare("eq", self.thread, 0)):
+            tma.wait_read(0)
+
+    def _unit(self, result: Any, number: Any) -> None:
+        """A tile of keys' dK or dV, or a block of queries' dQ, of each warpgroup.  number: of two
+        such."""
+        unit = number * CONSUMERS + self.group
+        with ops.if_(unit < self.kernel.size(result.units)):
+            if result.is_plain:
+                self._store_unit(result, unit)
+            else:
+                result.finish(unit, 0, self.thread)
+
+    def _store_unit(self, result: Any, unit: Any) -> None:
+        buffer = smem.address(self.base) + self.group * result.bytes
+        sums: list[Any] = []
+        for panel in range(result.panels):
+            sums += result.total(unit, 0, self.thread, panel)
+        result.put(sums, buffer, self.thread)
+        tma.show_writes()
+        nvvm.barrier(
+            barrier_id=ops.value_of(self.group + _OWN),
+            number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
+        )
+        result.leave(buffer, result.unit_place(unit, 0), self.thread)
+        with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
 
     def _queries(self, number: Any) -> None:
@@ -131,14 +206,14 @@ class AfterEmitter:
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
         base, group, thread = self.base, self.group, self.thread
         found = s.block_place(number)
-        first = ops.add(ops.mul(group, t.dq_part_bytes), ops.mul(thread, 4 * _TOGETHER))
+        first = ops.add(ops.mul(group, t.dq_part_bytes), ops.mul(thread, 4 * TOGETHER))
         start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(first))
         source = smem.byte_pointer(kernel.workspace(self.sums), start)
         pairs: list[list[Any]] = []
-        four = ops.vector_type(ops.f32_type(), _TOGETHER)
+        four = ops.vector_type(ops.f32_type(), TOGETHER)
         for j in range(t.dq_columns // 8):
-            place = j * wgmma.WARPGROUP_THREADS * 4 * _TOGETHER
-            loaded = ops.load(smem.byte_pointer(source, place), four, 4 * _TOGETHER)
+            place = j * wgmma.WARPGROUP_THREADS * 4 * TOGETHER
+            loaded = ops.load(smem.byte_pointer(source, place), four, 4 * TOGETHER)
             pairs.append([self._pair(loaded, half) for half in (0, 1)])
         column, panel = ops.mul(group, t.dq_columns), 0
         if not t.shares_queries:
@@ -186,10 +261,10 @@ class AfterEmitter:
             lane = ops.add(ops.mul(warp, 32), ops.shr(inner, 1))
             register = ops.add(ops.mul(half, 2), ops.and_(inner, 1))
             place = ops.add(ops.mul(j, wgmma.WARPGROUP_THREADS), lane)
-            place = ops.mul(ops.add(ops.mul(place, _TOGETHER), register), 4)
+            place = ops.mul(ops.add(ops.mul(place, TOGETHER), register), 4)
             values = [
                 ops.load(
-                    smem.byte_pointer(source, ops.add(place, row * 4 * _TOGETHER * 4)),
+                    smem.byte_pointer(source, ops.add(place, row * 4 * TOGETHER * 4)),
                     ops.f32_type(), 4,
                 )
                 for row in range(_RUN)
@@ -207,3 +282,8 @@ class AfterEmitter:
     def _pair(self, loaded: Any, half: int) -> Any:
         pair = ops.part(loaded, 2 * half, 2)
         return arith.TruncFOp(ops.vector_type(self.element, 2), pair).result
+
+
+def _pairs(units: Expr) -> Expr:
+    """Blocks of threads of so many units, one of each warpgroup."""
+    return ceildiv(units, CONSUMERS)

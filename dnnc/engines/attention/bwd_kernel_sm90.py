@@ -16,7 +16,7 @@ is enough: a warpgroup comes to the next one after its dQ' has read the last buf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,9 @@ from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
 from .bwd_finish import place_of
 from .bwd_keys import KeyGradients
-from .bwd_schedule import GradientSchedule
-from .bwd_tile_sm90 import CONSUMERS, STAGES, WRITERS, GradientTiling
-from .bwd_turns import WriterTurns
+from .bwd_schedule import GradientSchedule, KeyTile
+from .bwd_tile_sm90 import CONSUMERS, STAGES, GradientTiling
+from .bwd_turns import Turn, WriterTurns
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -46,24 +46,41 @@ _BOTH = 1
 _OWN = _BOTH + 1
 _FREE = _OWN + CONSUMERS
 _FULL = _FREE + CONSUMERS
-_PARTS = _FULL + CONSUMERS  # of each buffer of dS and warpgroup
-_BOTH_THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
+PARTS = _FULL + CONSUMERS  # of each buffer of dS and warpgroup
+BOTH_THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
 _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup and its writer
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a consumer carries from block to block: its place in the rings, registers of its sums,
+    and the largest magnitudes met so far."""
+
+    cursor: Cursor
+    dk: list[Any]
+    dv: list[Any]
+    met: list[Any]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Workspace buffers.  rows: what queries have.  sums: of dQ.  turns: of the order in which
+    tiles add to dQ; "": any.  kept: of parts of dk and of dv, where there are parts."""
+
+    rows: str
+    sums: str
+    turns: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
 class GradientEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order in which
-    tiles add to dQ; "": any.  kept: those of parts of dk and of dv, where there are parts.
-    elements: `kept` of `GradientWalk`."""
+    """elements: `kept` of `GradientWalk`."""
 
     kernel: Kernel
     parts: GradientRegion
     schedule: GradientSchedule
-    rows: str
-    sums: str
-    turns: str
-    kept: Mapping[str, str]
+    buffers: Buffers
     elements: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def __post_init__(self) -> None:
@@ -83,13 +100,12 @@ class GradientEmitter:
         q, k, v, do = (sources[name].tensor.type for name in ("q", "k", "v", "do"))
         self.qk, self.vo = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, do]
         self.types = (do, q)
+        kept = self.buffers.kept
         self.results = {
-            name: KeyGradients(
-                self.kernel, self.parts, self.schedule, name, self.kept.get(name, "")
-            )
+            name: KeyGradients(self.kernel, self.parts, self.schedule, name, kept.get(name, ""))
             for name in ("dk", "dv")
-        }  # fmt: skip
-        if not self.kept:
+        }
+        if not kept:
             for result in self.results.values():
                 result.describe()
         # Panels of a tile of keys, of a block of queries, and the same as transposed operands.
@@ -103,6 +119,11 @@ class GradientEmitter:
     def tiling(self) -> GradientTiling:
         return self.schedule.tiling
 
+    @property
+    def readers(self) -> tuple[int, int]:
+        """Warpgroups that read a stage of Q, and of dO."""
+        return CONSUMERS, CONSUMERS
+
     # ---- the whole
 
     def emit(self) -> None:
@@ -113,52 +134,46 @@ class GradientEmitter:
         self.do = Pipeline.of(at(t.do_offset), t.do_bytes, STAGES, at(t.do_barriers))
         self.base = base
         self.k_full, self.v_full = at(t.kv_barriers), at(t.kv_barriers + mbarrier.BYTES)
-        self.warp = nvvm.shfl_sync(
-            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
-            nvvm.ShflKind.idx,
-        )  # fmt: skip
+        self.warp = ops.warp_id()
         # What LLVM knows nothing of: it would fold places into other instructions, which spill.
         self.address = ops.opaque(smem.address(base))
-        self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        self.lane = ops.thread_id() & (WARP_THREADS - 1)
         self._begin()
         self.tile = self.schedule.place(self._number())
         if self.schedule.lists is not None:
             self.schedule.lists.fill(self.schedule, self.tile)
             ops.barrier()
-        group = ops.shr(self.warp, 2)
-        self.own = ops.sub(group, 1)
-        ops.if_else(ops.compare("eq", group, 0), self._produce, self._consume)
+        group = self.warp >> 2
+        self.own = group - 1
+        ops.if_else(group.eq(0), self._produce, self._consume)
 
     def _number(self) -> Any:
         """The number by which the tile comes."""
-        if not self.turns:
+        if not self.buffers.turns:
             return ops.block_id()
         place = smem.byte_pointer(self.base, self.tiling.number_offset)
         return ops.load(place, ops.i32_type(), 4)
 
     def _begin(self) -> None:
-        warps = CONSUMERS * wgmma.WARPGROUP_THREADS // WARP_THREADS
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
-            self.q.make(1, warps)
-            self.do.make(1, warps)
+        warps = wgmma.WARPGROUP_THREADS // WARP_THREADS
+        with ops.if_(ops.thread_id().eq(0)):
+            for ring, readers in zip((self.q, self.do), self.readers, strict=True):
+                ring.make(1, readers * warps)
             mbarrier.make(self.k_full, 1)
             mbarrier.make(self.v_full, 1)
             mbarrier.make_visible()
-            if self.turns:
+            if self.buffers.turns:
                 place = smem.byte_pointer(self.base, self.tiling.number_offset)
-                ops.store(place, self._order().next_number(), 4)
+                ops.store(place, self.order.next_number(), 4)
         ops.barrier()
 
     # ---- the producer
 
     def _produce(self) -> None:
         wgmma.set_registers(self.tiling.registers[0], grows=False)
-        is_first = ops.compare("eq", self.warp, 0)
-        with ops.if_(ops.both(is_first, nvvm.elect_sync())):
+        with ops.if_(ops.both(self.warp.eq(0), nvvm.elect_sync())):
             self._load()
-        writer = ops.sub(self.warp, 1)
-        with ops.if_(ops.compare("ult", writer, WRITERS)):
-            self._write(writer)
+        self._add_queries()
 
     def _load(self) -> None:
         t, tile = self.tiling, self.tile
@@ -178,10 +193,8 @@ class GradientEmitter:
         def begin(head: QueryTile) -> None:
             entries.update((name, self.operands[name].entry(head)) for name in ("q", "do"))
 
-        def step(
-            head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
-        ) -> Sequence[Any]:
-            cursor, row = Cursor(*carried), ops.mul(block, t.queries)
+        def step(head: QueryTile, block: Any, cursor: Cursor, is_masked: bool) -> Cursor:
+            row = ops.mul(block, t.queries)
             for name, ring, more in (("q", self.q, t.row_bytes), ("do", self.do, 0)):
                 ring.wait_empty(cursor)
                 ring.expect(cursor, ring.stage_bytes + more)
@@ -189,83 +202,95 @@ class GradientEmitter:
                 self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
                 if more:
                     self._load_rows(head, block, cursor, barrier)
-            return cursor.next(STAGES).values
+            return cursor.next(STAGES)
 
-        self.schedule.each_step(tile, Cursor().values, step, begin)
+        self.schedule.each_step(tile, Cursor(), step, begin)
 
     def _load_rows(self, head: QueryTile, block: Any, cursor: Cursor, barrier: Any) -> None:
         """Starts the copy of what a block's queries have."""
         t = self.tiling
         number = ops.to_i64(self.schedule.block_number(head, block))
-        source = smem.byte_pointer(self.kernel.workspace(self.rows), ops.mul(number, t.row_bytes))
-        place = ops.add(ops.mul(cursor.stage, t.row_bytes), t.rows_offset)
+        rows = self.kernel.workspace(self.buffers.rows)
+        source = smem.byte_pointer(rows, number * t.row_bytes)
+        place = cursor.stage * t.row_bytes + t.rows_offset
         nvvm.cp_async_bulk_shared_cluster_global(
             mbarrier.in_cluster(smem.byte_pointer(self.base, place)), source, barrier,
             ops.const(t.row_bytes),
         )  # fmt: skip
 
+    # ---- dQ
+
+    def _add_queries(self) -> None:
+        """Adds parts of dQ' to memory, a warp for each warpgroup."""
+        writer = self.warp - 1
+        with ops.if_(ops.compare("ult", writer, self.tiling.writers)):
+            self._write(writer)
+
     def _write(self, writer: Any) -> None:
         """Adds a warpgroup's parts of dQ' to memory, as they come."""
         t = self.tiling
-        part = ops.mul(writer, t.dq_part_bytes)
-        source = ops.add(ops.add(self.address, t.dq_offset), part)
+        part = writer * t.dq_part_bytes
+        source = self.address + t.dq_offset + part
         is_one = nvvm.elect_sync()
-        turns = WriterTurns(self._order(), self.schedule, self.tile, writer) if self.turns else None
+        turns = self.turns_of(writer)
 
         def add(head: QueryTile, block: Any) -> None:
-            bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
+            bulk_add.start(self.sums_place(head, block, part), source, t.dq_part_bytes)
             tma.commit()
 
-        def step(
-            head: QueryTile, block: Any, carried: Sequence[Any], is_masked: bool
-        ) -> Sequence[Any]:
-            self._arrive(_FREE, writer, _WRITTEN_BY)
-            if turns is None:
-                self._meet(_FULL, writer, _WRITTEN_BY)
+        def step(head: QueryTile, block: Any, turn: Turn | None, is_masked: bool) -> Turn | None:
+            self.arrive(_FREE, writer, _WRITTEN_BY)
+            if turns is None or turn is None:
+                self.meet(_FULL, writer, _WRITTEN_BY)
                 with ops.if_(is_one):
                     add(head, block)
                     tma.wait_read(0)
                 nvvm.bar_warp_sync(ops.const(-1))
-                return carried
-            own, (seen, done) = turns, carried
+                return None
             with ops.if_(is_one):
-                own.show(done)
-            self._meet(_FULL, writer, _WRITTEN_BY)
-            number = ops.add(self.schedule.step_number(self.tile, head, block), 1)
+                turns.show(turn.done)
+            self.meet(_FULL, writer, _WRITTEN_BY)
+            number = self.schedule.step_number(self.tile, head, block) + 1
 
             def in_turn() -> Sequence[Any]:
-                now = own.wait(number, seen)
+                now = turns.wait(number, turn.seen)
                 add(head, block)
                 tma.wait_read(0)
                 return [now]
 
-            following = ops.either(is_one, [seen.type], in_turn, lambda: [seen])
+            (seen,) = ops.either(is_one, [turn.seen.type], in_turn, lambda: [turn.seen])
             nvvm.bar_warp_sync(ops.const(-1))
-            return [*following, number]
+            return Turn(seen, number)
 
-        if turns is None:
-            self.schedule.each_step(self.tile, [], step)
-            with ops.if_(is_one):
+        end = self.schedule.each_step(self.tile, None if turns is None else Turn(), step)
+        with ops.if_(is_one):
+            if turns is None:
                 tma.wait(0)
-        else:
-            seen, _ = self.schedule.each_step(self.tile, [ops.const(0)] * 2, step)
-            with ops.if_(is_one):
-                turns.end(seen)
+            else:
+                turns.end(end.seen)
 
-    def _order(self) -> TurnOrder:
-        return TurnOrder(self.kernel.workspace(self.turns, is_exclusive=False))
+    @property
+    def order(self) -> TurnOrder:
+        return TurnOrder(self.kernel.workspace(self.buffers.turns, is_exclusive=False))
 
-    def _sums(self, head: QueryTile, block: Any, part: Any) -> Any:
-        """Where a part of a block's sums of dQ' lies."""
+    def turns_of(self, writer: Any) -> WriterTurns | None:
+        """The turns of a writer by its number; None: it adds at any time."""
+        if not self.buffers.turns:
+            return None
+        return WriterTurns(self.order, self.schedule, self.tile, writer)
+
+    def sums_place(self, head: QueryTile, block: Any, offset: Any) -> Any:
+        """Where a block's sums of dQ lie, some bytes from the first on."""
         number = ops.to_i64(self.schedule.block_number(head, block))
-        place = ops.add(ops.mul(number, self.tiling.dq_bytes), ops.to_i64(part))
-        return smem.byte_pointer(self.kernel.workspace(self.sums, is_exclusive=False), place)
+        place = number * self.tiling.dq_bytes + ops.to_i64(offset)
+        sums = self.kernel.workspace(self.buffers.sums, is_exclusive=False)
+        return smem.byte_pointer(sums, place)
 
-    def _arrive(self, first: int, own: Any, threads: int) -> None:
+    def arrive(self, first: int, own: Any, threads: int) -> None:
         barrier = ops.value_of(ops.add(own, first))
         nvvm.barrier_arrive(ops.const(threads), barrier_id=barrier)
 
-    def _meet(self, first: int, own: Any, threads: int) -> None:
+    def meet(self, first: int, own: Any, threads: int) -> None:
         nvvm.barrier(
             barrier_id=ops.value_of(ops.add(own, first)), number_of_threads=ops.const(threads)
         )
@@ -275,38 +300,53 @@ class GradientEmitter:
     def _consume(self) -> None:
         t = self.tiling
         wgmma.set_registers(t.registers[1], grows=True)
-        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
-        largest = self.parts.largest_of("")
-        self.walk = GradientWalk(
-            self.kernel, self.parts, self.schedule, self.thread, self.own, self.types,
-            largest=list(largest.values()),
-            kept=self.elements,
-        )  # fmt: skip
+        self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
+        self.begin_walk(self.own)
         self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
         address = self.address
         again = self._describe_again if self.schedule.lists is not None else lambda: None
-        start = [*Cursor().values, *zeros, *[ops.zeros(ops.f32_type())] * len(largest)]
-        state = self.schedule.each_run(self.tile, start, self._step, again)
+        dk, dv = zeros[: t.depth // 2], zeros[t.depth // 2 :]
+        start = Sums(Cursor(), dk, dv, self.no_magnitudes)
+        end = self.schedule.each_run(self.tile, start, self._step, again)
         self.address = address  # the one that is known outside loops over heads
-        first, last = 2 + t.depth // 2, 2 + (t.depth + t.width) // 2
-        for place, found in zip(largest, state[last:], strict=True):
-            meet(place_of(self.kernel, self.parts, place), larger(0, [found]), self.thread)
-        if self.kept or self.turns:
-            # Found again, it takes no registers in the loop.
-            self.tile = self.schedule.place(ops.opaque(self._number()))
-        if self.kept:
-            self.results["dv"].keep(state[first:last], self.tile, self.own, self.thread)
-            self.results["dk"].keep(state[2:first], self.tile, self.own, self.thread)
+        self.meet_magnitudes(end.met)
+        tile = self.found_tile()
+        if self.buffers.kept:
+            self.results["dv"].keep(end.dv, tile, self.own, self.thread)
+            self.results["dk"].keep(end.dk, tile, self.own, self.thread)
             return
         # Both warpgroups' products have read all of K: each then has its own rows of it.
-        self._meet(_BOTH, 0, _BOTH_THREADS)
-        self._store(self.results["dv"], state[first:last], t.v_offset)
-        self._store(self.results["dk"], state[2:first], 0)
-        with ops.if_(ops.compare("eq", self.thread, 0)):
+        self.meet(_BOTH, 0, BOTH_THREADS)
+        self.store("dv", end.dv, t.v_offset, tile, self.own)
+        self.store("dk", end.dk, 0, tile, self.own)
+        with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
+
+    def begin_walk(self, own: Any) -> None:
+        """own: the number of the warpgroup's keys."""
+        self.largest = self.parts.largest_of("")
+        self.walk = GradientWalk(
+            self.kernel, self.parts, self.schedule, self.thread, own, self.types,
+            largest=list(self.largest.values()),
+            kept=self.elements,
+        )  # fmt: skip
+
+    @property
+    def no_magnitudes(self) -> list[Any]:
+        return [ops.zeros(ops.f32_type())] * len(self.largest)
+
+    def meet_magnitudes(self, found: Sequence[Any]) -> None:
+        for place, own in zip(self.largest, found, strict=True):
+            meet(place_of(self.kernel, self.parts, place), larger(0, [own]), self.thread)
+
+    def found_tile(self) -> KeyTile:
+        """The tile's place; where much makes it up, found again, not kept in registers."""
+        if not (self.buffers.kept or self.buffers.turns):
+            return self.tile
+        return self.schedule.place(ops.opaque(self._number()))
 
     def _describe_again(self) -> None:
         """Computes places anew for a run of blocks: what those of the run before need registers for
@@ -317,47 +357,57 @@ class GradientEmitter:
     def _describe(self) -> None:
         """The descriptors of operands in shared memory, and the thread's places there."""
         t = self.tiling
+        self.describe_keys(self.own)
+        panel = 0 if t.shares_queries else self.own * self.keys_turned.panel_bytes
+        self.k_turned = self.described(panel, self.keys_turned)
+        part = self.own * (t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
+        self.ds_all = self.described(ops.add(part, t.ds_offset), self.query_rows)
+        self.describe_queries()
+        self.find_places(self.own)
+        own_sums = self.own * t.dq_part_bytes + self.thread * 16
+        self.dq_place = self.address + (own_sums + t.dq_offset)
 
-        def at(offset: Any) -> Any:
-            return ops.add(self.address, offset)
+    def describe_keys(self, own: Any) -> None:
+        """Rows of K and V of a warpgroup that has scores.  own: the number of its keys."""
+        own_rows = ops.mul(own, wgmma.M * wgmma.ROW_BYTES)
+        self.k_own = self.described(own_rows, self.key_rows)
+        self.v_own = self.described(ops.add(own_rows, self.tiling.v_offset), self.key_rows)
 
-        own_rows = ops.mul(self.own, wgmma.M * wgmma.ROW_BYTES)
-        self.k_own = wgmma.descriptor(at(own_rows), self.key_rows)
-        self.v_own = wgmma.descriptor(at(ops.add(own_rows, t.v_offset)), self.key_rows)
-        panel = 0 if t.shares_queries else ops.mul(self.own, self.keys_turned.panel_bytes)
-        self.k_turned = wgmma.descriptor(at(panel), self.keys_turned)
-        part = ops.mul(self.own, t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
-        self.ds_all = wgmma.descriptor(at(ops.add(part, t.ds_offset)), self.query_rows)
-        self.q_rows = wgmma.descriptor(at(t.q_offset), self.query_rows)
-        self.do_rows = wgmma.descriptor(at(t.do_offset), self.query_rows)
-        self.q_turned = wgmma.descriptor(at(t.q_offset), self.queries_turned)
-        self.do_turned_ = wgmma.descriptor(at(t.do_offset), self.do_turned)
+    def describe_queries(self) -> None:
+        """Q and dO of the first stage, as they are and transposed."""
+        t = self.tiling
+        self.q_rows = self.described(t.q_offset, self.query_rows)
+        self.do_rows = self.described(t.do_offset, self.query_rows)
+        self.q_turned = self.described(t.q_offset, self.queries_turned)
+        self.do_turned_ = self.described(t.do_offset, self.do_turned)
+
+    def find_places(self, own: Any) -> None:
+        """Where a thread finds what queries have, and puts dS; own: the number of its keys."""
+        t = self.tiling
         _, right = wgmma.AccumulatorLayout.origin(self.thread)
-        self.row_place = at(ops.add(ops.mul(right, 4), t.rows_offset))
-        own_part = ops.add(ops.mul(self.own, t.ds_part_bytes), t.ds_offset)
-        self.ds_place = ops.add(at(own_part), turned_offset(self.thread))
-        own_sums = ops.add(ops.mul(self.own, t.dq_part_bytes), ops.mul(self.thread, 16))
-        self.dq_place = at(ops.add(own_sums, t.dq_offset))
+        self.row_place = self.address + (right * 4 + t.rows_offset)
+        own_part = ops.add(ops.mul(own, t.ds_part_bytes), t.ds_offset)
+        self.ds_place = self.address + own_part + turned_offset(self.thread)
 
-    def _step(
-        self, head: QueryTile, block: Any, state: Sequence[Any], is_masked: bool
-    ) -> Sequence[Any]:
+    def described(self, offset: Any, panels: wgmma.Panels) -> Any:
+        return wgmma.descriptor(ops.add(self.address, offset), panels)
+
+    def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
         t, tile = self.tiling, self.tile
         if self.schedule.lists is not None and is_masked:
             # Few blocks are masked: what their masks read is found in each of them anew.
             tile, head = self.schedule.found_here(tile, head)
-        cursor = Cursor(*state[:2])
+        cursor = now.cursor
         buffer = cursor.stage  # of dS
-        first, last = 2 + t.depth // 2, 2 + (t.depth + t.width) // 2
-        dk, dv, self.walk.met = state[2:first], state[first:last], state[last:]
+        self.walk.met = now.met
         row = ops.mul(block, t.queries)
-        rows = ops.add(self.row_place, ops.mul(cursor.stage, t.row_bytes))
-        q, do = (_moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
+        rows = self.row_place + cursor.stage * t.row_bytes
+        q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
 
         self.q.wait_full(cursor)
-        scores = self._of_rows(self.qk, self.k_own, ops.add(self.q_rows, q), t.depth)
+        scores = self.of_rows(self.qk, self.k_own, self.q_rows + q, t.depth, t.queries)
         self.do.wait_full(cursor)
-        products = self._of_rows(self.vo, self.v_own, ops.add(self.do_rows, do), t.width)
+        products = self.of_rows(self.vo, self.v_own, self.do_rows + do, t.width, t.queries)
         (scores,) = wgmma.wait_for([scores], 1)
         sums = wgmma.unpacked(scores)
         e = self.walk.exponentials(sums, tile, head, row, rows, is_masked=is_masked)
@@ -365,34 +415,30 @@ class GradientEmitter:
         weights, gradients = self.walk.words(
             sums, e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked
         )
-        self._put_gradients(gradients, buffer)
+        self.put_gradients(gradients, buffer)
         self._tell(buffer)
         weights = wgmma.settled(weights)
-        dv = self._add(self.vo, t.width, dv, weights, ops.add(self.do_turned_, do), self.do_turned)
+        dv = self.add(self.vo, t.width, now.dv, weights, self.do_turned_ + do, self.do_turned)
         self._meet_both(buffer)
         dq = self._of_gradients(buffer)
-        dk = self._add(
-            self.qk, t.depth, dk, gradients, ops.add(self.q_turned, q), self.queries_turned
-        )
+        dk = self.add(self.qk, t.depth, now.dk, gradients, self.q_turned + q, self.queries_turned)
         dq, dv = wgmma.wait_for([dq, dv], 1)
         self.do.release(cursor, self.lane)
         self._hand_over(wgmma.unpacked(dq))
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
-        following = cursor.next(STAGES).values
-        return [*following, *wgmma.unpacked(dk), *wgmma.unpacked(dv), *self.walk.met]
+        return Sums(cursor.next(STAGES), wgmma.unpacked(dk), wgmma.unpacked(dv), self.walk.met)
 
     # ---- products
 
-    def _of_rows(self, row: Any, a: Any, b: Any, depth: int) -> Any:
+    def of_rows(self, row: Any, a: Any, b: Any, depth: int, queries: int) -> Any:
         """Starts [own keys, queries] = A @ B', both [rows][depth] in shared memory."""
-        t = self.tiling
-        sums = wgmma.undefined(row, t.queries)
+        sums = wgmma.undefined(row, queries)
         wgmma.fence()
         for step in range(-(-depth // row.k)):
             panel, inner = divmod(step, row.steps)
             sums = wgmma.multiply(
-                row, t.queries,
+                row, queries,
                 wgmma.moved(a, panel * self.key_rows.bytes + self.key_rows.offset(0, inner)),
                 wgmma.moved(b, panel * self.query_rows.bytes + self.query_rows.offset(0, inner)),
                 sums, int(step > 0),
@@ -400,14 +446,14 @@ class GradientEmitter:
         wgmma.commit()
         return sums
 
-    def _add(
+    def add(
         self, row: Any, n: int, sums: Sequence[Any], words: Sequence[Any], b: Any,
         panels: wgmma.Panels,
     ) -> Any:  # fmt: skip
         """Starts sums + A @ B, [own keys, n], A in registers, B [queries][n] in shared memory."""
         made = wgmma.packed(wgmma.accumulator_type(row, n), sums)
         wgmma.fence()
-        for step in range(self.tiling.queries // row.k):
+        for step in range(len(words) // 4):
             made = wgmma.multiply(
                 row, n, list(words[4 * step : 4 * step + 4]),
                 wgmma.moved(b, panels.offset(0, step)), made, 1, b_k_major=False,
@@ -418,7 +464,7 @@ class GradientEmitter:
     def _of_gradients(self, buffer: Any) -> Any:
         """Starts this warpgroup's part of dQ' = K' @ dS', over both warpgroups' keys."""
         t, row = self.tiling, self.qk
-        b = ops.add(self.ds_all, _moved(buffer, t.ds_bytes))
+        b = self.ds_all + moved(buffer, t.ds_bytes)
         sums = wgmma.undefined(row, t.dq_columns)
         wgmma.fence()
         for step in range(t.keys // row.k):
@@ -433,11 +479,11 @@ class GradientEmitter:
 
     # ---- what leaves registers
 
-    def _put_gradients(self, words: Sequence[Any], buffer: Any) -> None:
-        """dS' as dS in shared memory, [queries][own keys]."""
-        place = ops.add(self.ds_place, ops.mul(buffer, self.tiling.ds_bytes))
+    def put_gradients(self, words: Sequence[Any], buffer: Any, query: int = 0) -> None:
+        """dS' as dS in shared memory, [queries][own keys]; query: the first."""
+        place = self.ds_place + buffer * self.tiling.ds_bytes
         for first in range(0, len(words), 4):
-            offset = first // 4 * 16 * wgmma.ROW_BYTES
+            offset = (query + first // 4 * 16) * wgmma.ROW_BYTES
             store_turned(place, offset, words[first : first + 4])
         tma.show_writes()
 
@@ -446,39 +492,45 @@ class GradientEmitter:
     def _tell(self, buffer: Any) -> None:
         """Tells the other warpgroup that this one's part of a buffer is there."""
         if self.tiling.splits:
-            self._arrive(_PARTS, self._part(ops.xor(self.own, 1), buffer), _BOTH_THREADS)
+            self.arrive(PARTS, _part(self.own ^ 1, buffer), BOTH_THREADS)
 
     def _meet_both(self, buffer: Any) -> None:
         """Waits for the other warpgroup's part of a buffer."""
         if self.tiling.splits:
-            self._meet(_PARTS, self._part(self.own, buffer), _BOTH_THREADS)
+            self.meet(PARTS, _part(self.own, buffer), BOTH_THREADS)
         else:
-            self._meet(_BOTH, 0, _BOTH_THREADS)
-
-    def _part(self, own: Any, buffer: Any) -> Any:
-        return ops.add(ops.mul(buffer, CONSUMERS), own)
+            self.meet(_BOTH, 0, BOTH_THREADS)
 
     def _hand_over(self, sums: Sequence[Any]) -> None:
         """A part of dQ' to the warp that adds it to memory."""
-        self._meet(_FREE, self.own, _WRITTEN_BY)
+        self.meet(_FREE, self.own, _WRITTEN_BY)
         for first in range(0, len(sums), 4):
-            place = ops.add(self.dq_place, first // 4 * wgmma.WARPGROUP_THREADS * 16)
+            place = self.dq_place + first // 4 * wgmma.WARPGROUP_THREADS * 16
             four = ops.from_elements(list(sums[first : first + 4]))
             ops.store(smem.pointer_to(place), four, 16)
         tma.show_writes()
-        self._arrive(_FULL, self.own, _WRITTEN_BY)
+        self.arrive(_FULL, self.own, _WRITTEN_BY)
 
-    def _store(self, result: KeyGradients, sums: Sequence[Any], offset: int) -> None:
-        """dK or dV, by way of the warpgroup's own keys or values."""
-        first = ops.add(ops.mul(self.own, wgmma.M * wgmma.ROW_BYTES), offset)
+    def store(self, name: str, sums: Sequence[Any], offset: int, tile: KeyTile, keys: Any) -> None:
+        """dK or dV, by way of the warpgroup's own keys or values.  keys: the number of its own."""
+        result = self.results[name]
+        first = ops.add(ops.mul(keys, wgmma.M * wgmma.ROW_BYTES), offset)
         buffer = ops.add(self.address, first)
         result.put(sums, buffer, self.thread)
         tma.show_writes()
-        self._meet(_OWN, self.own, wgmma.WARPGROUP_THREADS)
-        result.leave(buffer, self.tile, self.own, self.thread)
+        self.meet_own()
+        result.leave(buffer, result.place_of(tile, keys), self.thread)
+
+    def meet_own(self) -> None:
+        """All threads of the warpgroup meet."""
+        self.meet(_OWN, self.own, wgmma.WARPGROUP_THREADS)
 
 
-def _moved(stage: Any, bytes_: int) -> Any:
+def _part(own: Any, buffer: Any) -> Any:
+    return buffer * CONSUMERS + own
+
+
+def moved(stage: Any, bytes_: int) -> Any:
     """The number to add to the descriptor of a ring's first stage."""
     wide = ops.value_of(ops.mul(stage, bytes_ >> 4))
     return arith.ExtUIOp(ops.i64_type(), wide).result

@@ -15,7 +15,7 @@ all of them need, to the first, or back, and through all heads of a block before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,11 +25,11 @@ from ...codegen.attention.mask_conditions import FAR
 from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
+from ...codegen.state import loop
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, minimum, product
 from .bwd_lists import BlockLists
-from .bwd_tile_sm90 import CONSUMERS
 from .schedule import QueryTile
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
@@ -40,9 +40,9 @@ _QUERY_BYTES = 8  # of an element of a query, of dO's and of dQ's in f32 togethe
 # Heads of keys of a section whose tiles keep step: a block of queries of each is in use.
 _HEADS_IN_STEP = 32
 
-# A tile's step: (head, block of queries, carried values, whether masks hide any of it) gives the
-# next carried values.
-Step = Callable[[QueryTile, Any, Sequence[Any], bool], Sequence[Any]]
+# A tile's step: (head, block of queries, record, whether masks hide any of it) gives
+# the next record; see `codegen.state`.
+Step = Callable[[QueryTile, Any, Any, bool], Any]
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class GradientSchedule:
     @property
     def flags(self) -> Expr:
         """Flags of all tiles, one for each writer."""
-        return self.tiles * CONSUMERS
+        return self.tiles * self.tiling.writers
 
     def step_number(self, tile: KeyTile, head: QueryTile, block: Any) -> Any:
         """A number that grows from step to step of a tile, the same of all tiles that add to a
@@ -251,10 +251,10 @@ class GradientSchedule:
     # ---- the steps of a tile
 
     def each_step(
-        self, tile: KeyTile, start: Sequence[Any], step: Step,
+        self, tile: KeyTile, start: Any, step: Step,
         begin: Callable[[QueryTile], None] = lambda head: None,
-    ) -> Sequence[Any]:  # fmt: skip
-        """Carried values after the steps of all query blocks of a tile's heads.
+    ) -> Any:  # fmt: skip
+        """The record after the steps of all query blocks of a tile's heads.
 
         begin: called before the steps of a head, or of all heads where these go together.
         """
@@ -262,9 +262,7 @@ class GradientSchedule:
             tile, start, step, lambda tile, blocks: [(blocks.first, blocks.end, True)], begin
         )
 
-    def each_run(
-        self, tile: KeyTile, start: Sequence[Any], step: Step, begin_run: Callable[[], None]
-    ) -> Sequence[Any]:
+    def each_run(self, tile: KeyTile, start: Any, step: Step, begin_run: Callable[[], None]) -> Any:
         """Walks the steps of a tile, those that look at masks apart from those that need not.
 
         begin_run: called before each run of such.
@@ -272,13 +270,13 @@ class GradientSchedule:
         return self._each_head(tile, start, step, self._runs, lambda head: None, begin_run)
 
     def _each_head(
-        self, tile: KeyTile, start: Sequence[Any], step: Step,
+        self, tile: KeyTile, start: Any, step: Step,
         runs: Callable[[KeyTile, QueryBlocks], list[tuple[Any, Any, bool]]],
         begin: Callable[[QueryTile], None], begin_run: Callable[[], None] = lambda: None,
-    ) -> Sequence[Any]:  # fmt: skip
+    ) -> Any:  # fmt: skip
         heads = self.tile_heads
 
-        def of_heads(head: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+        def of_heads(head: QueryTile, now: Any) -> Any:
             if self.lists is None:
                 parts = runs(tile, self.query_blocks(tile, head))
             else:
@@ -286,39 +284,46 @@ class GradientSchedule:
             begin(head)
             for first, end, is_masked in parts:
                 begin_run()
-                carried = self._run(tile, head, (first, end), carried, step, is_masked)
-            return carried
+                now = self._run(tile, head, (first, end), now, step, is_masked)
+            return now
 
         if heads == 1 or self.tiling.joins_heads:
             return of_heads(self.query_head(tile, 0), start)
-        return ops.for_(
-            0, heads, 1, list(start), lambda i, carried: of_heads(self.query_head(tile, i), carried)
-        )
+
+        @loop(0, heads, state=start)
+        def after_all(own: Any, now: Any) -> Any:
+            return of_heads(self.query_head(tile, own), now)
+
+        return after_all
 
     def _run(
-        self, tile: KeyTile, head: QueryTile, blocks: tuple[Any, Any], start: Sequence[Any],
-        step: Step, is_masked: bool,
-    ) -> Sequence[Any]:  # fmt: skip
+        self, tile: KeyTile, head: QueryTile, blocks: tuple[Any, Any], start: Any, step: Step,
+        is_masked: bool,
+    ) -> Any:  # fmt: skip
         first, end = blocks
 
         def listed(block: Any) -> Any:
             return block if self.lists is None else self.lists.block(self, tile, head, block)
 
         if not self.tiling.descends:
-            return ops.for_(
-                first, end, 1, list(start), lambda i, c: step(head, listed(i), c, is_masked)
-            )
+
+            @loop(first, end, state=start)
+            def after_blocks(block: Any, now: Any) -> Any:
+                return step(head, listed(block), now, is_masked)
+
+            return after_blocks
         together = self.tile_heads if self.tiling.joins_heads else 1
 
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @loop(0, ops.mul(ops.sub(end, first), together), state=start)
+        def after_all(i: Any, now: Any) -> Any:
             passed = ops.div(i, together)
             block = ops.sub(ops.sub(end, 1), passed)
             if tile.rises is not None:
                 block = ops.select(tile.rises, ops.add(first, passed), block)
             own = head if together == 1 else self.query_head(tile, ops.rem(i, together))
-            return step(own, listed(block), carried, is_masked)
+            return step(own, listed(block), now, is_masked)
 
-        return ops.for_(0, ops.mul(ops.sub(end, first), together), 1, list(start), one)
+        return after_all
 
     def _runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
         """(first block, end, whether masks hide any of it), in the tile's order."""

@@ -44,8 +44,9 @@ from ..surface import (
 from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
 from .bwd_before import BeforeEmitter
-from .bwd_kernel_sm90 import GradientEmitter
+from .bwd_kernel_sm90 import Buffers, GradientEmitter
 from .bwd_lists import BlockLists, differs_by_head
+from .bwd_long_sm90 import LongGradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
@@ -58,18 +59,20 @@ from .bwd_surface import (
     shape_reasons,
     type_reasons,
 )
-from .bwd_tile_sm90 import GradientTiling
+from .bwd_tile_sm90 import LONG_QUERIES, MOST_SHARED, GradientTiling
 from .bwd_widened import widened
 
 _QUERIES = (128, 64, 96, 48, 32)
 _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
-_MOST_ELEMENTS = 128  # of a query, and of a value
+_MOST_ELEMENTS = 256  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 # Of the rate, of queries a step.
 _QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
+_LONG_SHARES = {32: 0.8, 64: 1.0}
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
-_RATE_SHARE = {64: 0.62, 128: 0.8}  # of the tensor cores' rate, by the larger of D and Dv
+# Of the tensor cores' rate, by the most that the larger of D and Dv is.
+_RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.6))
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class SdpaBwdSm90Engine(Engine):
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "sm_90a: the gradient of attention, as `sdpa_backward` or written in its five products; Q, "
-        "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 128, "
+        "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 256, "
         "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
         "contiguous elements of a head",
         "Q, K, V and dO of fp8, as `sdpa_fp8_backward` or in its steps: each of either type, and "
@@ -116,7 +119,9 @@ class SdpaBwdSm90Engine(Engine):
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _QUERIES, "queries of a step"),
+        Knob(
+            "TILE_M", _QUERIES, "queries of a step; of long heads, of which scores are made at once"
+        ),
         Knob("SPLIT_H", _PARTS, "tiles that share the query heads of the same keys"),
         Knob(
             "REDUCTION_MODE",
@@ -136,7 +141,10 @@ class SdpaBwdSm90Engine(Engine):
             reasons.append(
                 knob_reason("REDUCTION_MODE=1 of results that repeat", "REDUCTION_MODE=0")
             )
-        if tiling.dq_columns % _COLUMNS:
+        if tiling.is_long and knobs["TILE_M"] not in _LONG_SHARES:
+            what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth} and {tiling.width}"
+            reasons.append(knob_reason(what, " or ".join(map(str, _LONG_SHARES))))
+        elif not tiling.is_long and tiling.dq_columns % _COLUMNS:
             what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
         if tiling.sums > _MOST_SUMS:
@@ -160,13 +168,15 @@ class SdpaBwdSm90Engine(Engine):
             typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
         )
         parts, group = knobs["SPLIT_H"], found.group
-        steps = -(-queries // knobs["TILE_M"]) * (group // parts)
-        columns = -(-keys // 128)
+        tiling = _tiling(knobs, depth, width)
+        steps = -(-queries // tiling.queries) * (group // parts)
+        columns = -(-keys // tiling.keys)
         longest = 2 * columns / (columns + 1) if found.is_masked and group > 1 else 1.0
         waves = _waves(heads // group * parts * columns, target.sm_count, longest)
-        flops = 2 * knobs["TILE_M"] * 128 * (3 * depth + 2 * width)
-        share = _RATE_SHARE[64 if max(depth, width) <= 64 else 128]
-        share *= _QUERIES_SHARES[knobs["TILE_M"]]
+        flops = 2 * tiling.queries * tiling.keys * (3 * depth + 2 * width)
+        share = next(share for most, share in _RATE_SHARES if max(depth, width) <= most)
+        shares = _LONG_SHARES if tiling.is_long else _QUERIES_SHARES
+        share *= shares[knobs["TILE_M"]]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = waves * (steps * flops / rate + _TILE_SECONDS)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
@@ -245,7 +255,9 @@ class SdpaBwdSm90Engine(Engine):
             targets = region.targets(kernel) if parts.kept else []
             own = [targets[place] for place in parts.kept]
             own += added(kernel, parts, elements, of_scores=True)
-            GradientEmitter(kernel, parts, schedule(kernel), rows, sums, turns, kept, own).emit()
+            buffers = Buffers(rows, sums, turns, kept)
+            emitter = LongGradientEmitter if tiling.is_long else GradientEmitter
+            emitter(kernel, parts, schedule(kernel), buffers, own).emit()
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
@@ -276,10 +288,15 @@ def _tiling(
     knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
     joins_heads: bool = False, descends: bool = False,
 ) -> GradientTiling:  # fmt: skip
-    return GradientTiling(
-        knobs["TILE_M"], depth, width, is_longest_first, cuts, knobs["SPLIT_H"], joins_heads,
-        not knobs["REDUCTION_MODE"], descends,
-    )  # fmt: skip
+    queries, at_once = knobs["TILE_M"], {}
+    if max(depth, width) > MOST_SHARED:
+        queries, at_once = LONG_QUERIES, {"at_once": queries}
+    return GradientTiling.of({
+        "queries": queries, "depth": depth, "width": width,
+        "is_longest_first": is_longest_first, "cuts": cuts, "parts": knobs["SPLIT_H"],
+        "joins_heads": joins_heads, "is_ordered": not knobs["REDUCTION_MODE"],
+        "descends": descends, **at_once,
+    })  # fmt: skip
 
 
 def _waves(tiles: int, processors: int, longest: float) -> float:

@@ -10,12 +10,16 @@ from ...codegen.hopper import wgmma
 from ...codegen.hopper.mbarrier import BYTES as BARRIER_BYTES
 from ...codegen.hopper.pipeline import Pipeline
 
-CONSUMERS = 2  # warpgroups, of 64 keys each
-WRITERS = CONSUMERS  # warps of the producer's that add gradients of queries in memory
+CONSUMERS = 2  # warpgroups that multiply
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
 _CUTTING = (40, 232)  # where the producer cuts rows at lengths
+_LONG_REGISTERS, _LONG_CUTTING = (32, 240), (48, 232)  # more panels to load
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
+LONG_QUERIES = 64  # of a block, where heads are long: the rows of an instruction
+MOST_SHARED = 128  # elements of a head whose dK and dV a warpgroup has of its own keys
+_MOST_WHOLE = 192  # elements of a query whose dQ is in registers as a whole, beside dK
+_MOST_COLUMNS = 128  # of dQ, else
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,31 @@ class GradientTiling:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> GradientTiling:
-        return GradientTiling(**data)
+        is_long = max(data["depth"], data["width"]) > MOST_SHARED
+        return (LongTiling if is_long else GradientTiling)(**data)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
+    def is_long(self) -> bool:
+        """Whether warpgroups share keys, and have different products; see `LongTiling`."""
+        return False
+
+    @property
+    def key_groups(self) -> int:
+        """Warpgroups that have different keys."""
+        return CONSUMERS
+
+    @property
+    def writers(self) -> int:
+        """How many add to dQ, each its own part of a block."""
+        return CONSUMERS
+
+    @property
     def keys(self) -> int:
         """Keys of a block of threads."""
-        return CONSUMERS * wgmma.M
+        return self.key_groups * wgmma.M
 
     @property
     def threads(self) -> int:
@@ -70,7 +90,7 @@ class GradientTiling:
 
     @property
     def sums(self) -> int:
-        """Registers of a thread for dK, dV, scores and dP."""
+        """The most registers of a thread for sums: dK, dV, scores and dP."""
         return (self.depth + self.width) // 2 + self.queries
 
     # ---- dQ', [depth, queries], of which each warpgroup has a part
@@ -102,6 +122,11 @@ class GradientTiling:
     def dq_bytes(self) -> int:
         """Bytes of a block of queries' dQ', in f32."""
         return CONSUMERS * self.dq_part_bytes
+
+    @property
+    def staged_dq_bytes(self) -> int:
+        """Bytes of dQ' in shared memory, on its way to memory."""
+        return self.dq_bytes
 
     @property
     def row_bytes(self) -> int:
@@ -139,7 +164,7 @@ class GradientTiling:
 
     @property
     def ds_bytes(self) -> int:
-        return CONSUMERS * self.ds_part_bytes
+        return self.key_groups * self.ds_part_bytes
 
     @property
     def v_offset(self) -> int:
@@ -163,7 +188,7 @@ class GradientTiling:
 
     @property
     def rows_offset(self) -> int:
-        return self.dq_offset + self.dq_bytes
+        return self.dq_offset + self.staged_dq_bytes
 
     @property
     def q_barriers(self) -> int:
@@ -190,3 +215,60 @@ class GradientTiling:
     @property
     def number_bytes(self) -> int:
         return 16 if self.is_ordered else 0
+
+
+@dataclass(frozen=True)
+class LongTiling(GradientTiling):
+    """A tile of 64 keys, whose heads are longer than 128.
+
+    dK and dV of one key take more registers than half of a warpgroup's threads have: one warpgroup
+    has scores, dP and dV, the other dK and dQ, of all keys.  What they share is dS.
+
+        registers of a thread of 240, D = Dv = 256      shared memory, 227 KiB
+          scores 32, dP 32, dV 128, words of P 16         K 32, V 32, Q 2 * 32, dO 2 * 32
+          dK 128, dQ 64 (half of its columns)             dS 2 * 8, what queries have 2 * 0.5
+
+    at_once: queries of a block whose scores are in registers together.
+    """
+
+    at_once: int = LONG_QUERIES
+
+    @property
+    def is_long(self) -> bool:
+        return True
+
+    @property
+    def key_groups(self) -> int:
+        return 1
+
+    @property
+    def writers(self) -> int:
+        return 1
+
+    @property
+    def splits(self) -> bool:
+        return False
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        return _LONG_CUTTING if self.cuts else _LONG_REGISTERS
+
+    @property
+    def sums(self) -> int:
+        columns = max(count for _, count in self.dq_parts)
+        return max(self.width // 2 + self.at_once, (self.depth + columns) // 2)
+
+    @property
+    def dq_parts(self) -> list[tuple[int, int]]:
+        """(first column, columns) of parts of dQ, [queries, D], that are made one by one."""
+        most = self.depth if self.depth <= _MOST_WHOLE else _MOST_COLUMNS
+        return [(at, min(most, self.depth - at)) for at in range(0, self.depth, most)]
+
+    @property
+    def dq_bytes(self) -> int:
+        return self.queries * self.depth * 4
+
+    @property
+    def staged_dq_bytes(self) -> int:
+        """Registers are added to memory themselves: both stages of Q and of dO leave no room."""
+        return 0

@@ -17,9 +17,17 @@ from ...codegen import ops
 from ...codegen.hopper import tma
 from ...codegen.totals.turn_order import TurnOrder
 from .bwd_schedule import GradientSchedule, KeyTile
-from .bwd_tile_sm90 import CONSUMERS
 
 FAR = (1 << 31) - 1  # more than any step's number
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a writer carries from step to step.  seen: what the flag of the tile before was when it
+    was last looked at.  done: the last step's number."""
+
+    seen: Any = 0
+    done: Any = 0
 
 
 @dataclass
@@ -32,18 +40,22 @@ class WriterTurns:
     writer: Any
 
     @property
+    def writers(self) -> int:
+        return self.schedule.tiling.writers
+
+    @property
     def flag(self) -> Any:
-        return ops.add(ops.mul(self.tile.number, CONSUMERS), self.writer)
+        return self.tile.number * self.writers + self.writer
 
     def wait(self, step: Any, seen: Any) -> Any:
         """Waits until the tile before has left all steps up to this number behind; by one thread.
 
         seen: what its flag was when it was last looked at; given is what it is now.
         """
-        is_due = ops.both(ops.compare("ne", self.tile.key, 0), ops.less(seen, step))
+        is_due = ops.both(ops.compare("ne", self.tile.key, 0), seen < step)
         (now,) = ops.either(
             is_due, [ops.i32_type()],
-            lambda: [self.order.wait(ops.sub(self.flag, CONSUMERS), step)],
+            lambda: [self.order.wait(self.flag - self.writers, step)],
             lambda: [seen],
         )  # fmt: skip
         return now
