@@ -13,7 +13,7 @@ from ...codegen.hopper.pipeline import Pipeline
 CONSUMERS = 2  # warpgroups that multiply
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
 _CUTTING = (40, 232)  # where the producer cuts rows at lengths
-_LONG_REGISTERS, _LONG_CUTTING = (32, 240), (48, 232)  # more panels to load
+_LONG_CUTTING = (56, 224)  # more panels to load
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
 LONG_QUERIES = 64  # of a block, where heads are long: the rows of an instruction
@@ -251,7 +251,7 @@ class LongTiling(GradientTiling):
 
     @property
     def registers(self) -> tuple[int, int]:
-        return _LONG_CUTTING if self.cuts else _LONG_REGISTERS
+        return _LONG_CUTTING if self.cuts else _REGISTERS
 
     @property
     def sums(self) -> int:
