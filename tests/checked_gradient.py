@@ -16,16 +16,19 @@ from tests.support.compare import relative_error
 SM90, SM80 = ("sdpa_bwd_sm90", "sm_90a"), ("sdpa_bwd_sm80", "sm_80")
 # P and dS are rounded to 16 bits before the products, and results after them.
 BOUNDS = {dtypes.bf16: 2.0**-7, dtypes.f16: 2.0**-10}
+DEPTHS = {SM90: (8, 24, 64, 64, 72, 96, 128, 128), SM80: (8, 24, 64, 72, 128, 136, 256)}
+EVERY_DEPTH = (8, 24, 64, 64, 96, 128, 128, 136, 160, 192, 200, 256, 256)
 SMALLEST = 1e-2  # that the norm of a result counts as: rows that see one key have no dS
 
 
 def run(
-    arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, engine=SM90, most=3, **dims
-):
+    arguments, io, known=None, smallest=SMALLEST, options=DEFAULTS, engine=SM90, most=3,
+    may_spill=True, **dims,
+):  # fmt: skip
     """(results, exact results by name) of an engine's kernels, compared.
 
     known: operands that are not random.  smallest: see `relative_error`.  engine: its name, and the
-    target.  most: kernels.
+    target.  most: kernels.  may_spill: whether they may use local memory.
     """
     graph = gradient(arguments, io=io, **dims)()
     op = graph.graph.finalize().ops[-1]
@@ -39,6 +42,8 @@ def run(
     (program,) = plan.programs
     assert [fusion.engine for fusion in program.fusions] == [engine[0]]
     assert len(program.kernels) <= most
+    for kernel in () if may_spill else program.kernels:
+        assert kernel.spill_store_bytes == kernel.spill_load_bytes == kernel.local_bytes == 0
     exact = op.computed({**given, **_as_stored(op, given)}, {})
     inputs = inputs_of(op, given)
     stored = {t.uid: np.asarray(inputs[t.uid]).astype(t.type.numpy) for t in graph.graph.inputs}
@@ -62,13 +67,13 @@ def _as_stored(op, given):
     }
 
 
-def run_seed(seed, most=300, heads=6, engine=SM90):
-    """A random case, by the engine whether its kernels spill or not; most: rows and keys."""
-    is_sm80 = engine == SM80
-    depths = (8, 24, 64, 72, 128, 136, 256) if is_sm80 else (8, 24, 64, 64, 72, 96, 128, 128)
-    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads, depths)
+def run_seed(seed, most=300, heads=6, engine=SM90, depths=()):
+    """A random case, by the engine whether its kernels spill or not; most: rows and keys.  depths:
+    of heads; else those that are quick to interpret."""
+    arguments, io, dims = draw(Random(f"gradient {seed}"), most, heads, depths or DEPTHS[engine])
     options = Options(engine=engine[0])
-    run(arguments, io, options=options, engine=engine, most=6 if is_sm80 else 3, **dims)
+    kernels = 6 if engine == SM80 else 3
+    run(arguments, io, options=options, engine=engine, most=kernels, **dims)
 
 
 def draw(random, most, most_heads, depths):

@@ -88,7 +88,8 @@ def work(options):
         try:
             engine = kind.engine, kind.target
             if engine in (checked_gradient.SM90, checked_gradient.SM80):
-                checked_gradient.run_seed(seed, most, options.heads, engine)
+                depths = checked_gradient.EVERY_DEPTH
+                checked_gradient.run_seed(seed, most, options.heads, engine, depths)
             else:
                 run(kind.engine, seed, most, options.heads, kind.target, **drawn)
         except AssertionError as wrong:

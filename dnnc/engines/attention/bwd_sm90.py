@@ -8,6 +8,7 @@
               dQ' = K' @ dS'                  added to sums in memory, in f32
     after   sums of dQ become dQ
 
+So it is where heads have up to 128 elements; see `bwd_long_sm90` for longer ones.
 Everything is transposed, so that P' and dS' come out of the products as the next ones take them
 from registers; dS goes to shared memory through `stmatrix` that transposes.  Query heads that share
 a head of keys come one after the other in the same block, whose registers hold their sums.

@@ -266,7 +266,8 @@ class LongTiling(GradientTiling):
 
     @property
     def dq_bytes(self) -> int:
-        return self.queries * self.depth * 4
+        # Whole stores of the block of threads that fills them with zeros.
+        return self.queries * -(-self.depth // 16) * 16 * 4
 
     @property
     def staged_dq_bytes(self) -> int:

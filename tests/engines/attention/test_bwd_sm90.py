@@ -52,6 +52,31 @@ def test_engine_takes_it(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, **dims)
 
 
+LONG = [
+    # Two tiles of keys, and of each query block two parts of dQ.
+    ({**CAUSAL, **REPEATED}, dtypes.bf16, 70, 100, heads_of(256, heads=2, kv_heads=1)),
+    (lambda g: {**lengths(g, 1), **WINDOW}, dtypes.f16, 130, 65, heads_of(136, 256)),
+    (FULL, dtypes.bf16, 64, 64, heads_of(224, 72)),
+]
+
+
+@pytest.mark.feature
+@pytest.mark.registers
+@pytest.mark.parametrize(
+    ("arguments", "io", "rows", "columns", "dims"), LONG, ids=["ordered", "window", "other_heads"]
+)
+def test_long_heads(arguments, io, rows, columns, dims):
+    run(arguments, io, rows=rows, columns=columns, may_spill=False, **dims)
+
+
+@pytest.mark.parametrize("queries", [32, 64])
+def test_options_of_long_heads(queries):
+    """The scores of a block of queries at once, or of half of it."""
+    dims = heads_of(16, 136, heads=2, kv_heads=1, batch=2)
+    options = Options(knobs={"TILE_M": queries, "SPLIT_H": 2, "REDUCTION_MODE": 0})
+    run(everything, dtypes.bf16, options=options, rows=37, columns=71, **dims)
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"), [(CAUSAL, 1), (CAUSAL, 2), (FULL, 1)], ids=["together", "parts", "full"]
 )
@@ -99,16 +124,14 @@ def blocks(g):
     "arguments", [window, given_mask, capped, whole_bias, summed, blocks], ids=lambda f: f.__name__
 )
 def test_options_are_taken_in_three_launches(arguments, depth):
-    """Heads of more than 128 elements are left to `sdpa_bwd_sm80`."""
     dims = heads_of(depth, heads=4, kv_heads=2, batch=2)
     made = gradient(arguments, io=dtypes.bf16, rows=256, columns=256, **dims)()
     graph = made.graph.finalize()
     (choice,) = best_config(graph, of("sm_90a")).choices
-    assert choice.engine.name == ("sdpa_bwd_sm90" if depth <= 128 else "sdpa_bwd_sm80")
-    if depth <= 128:
-        with dnn.context():
-            work = compiler.advance(compiler.start(graph, of("sm_90a")), "kernel")
-            assert str(work.module).count('kernel = "') == 3
+    assert choice.engine.name == "sdpa_bwd_sm90"
+    with dnn.context():
+        work = compiler.advance(compiler.start(graph, of("sm_90a")), "kernel")
+        assert str(work.module).count('kernel = "') == 3
 
 
 def test_few_tiles_are_split():
@@ -170,6 +193,10 @@ def test_padded_sequences():
 def test_packed_sequences():
     """One of them has no rows; rows of the next one are not written."""
     run_packed(SM90, (33, 0, 150), 72)
+
+
+def test_packed_sequences_of_long_heads():
+    run_packed(SM90, (3, 0, 66), 136)
 
 
 @pytest.mark.feature
@@ -276,13 +303,14 @@ def test_sink():
     run(sink, dtypes.f16, known=known, **sizes)
 
 
-def test_soft_cap():
+@pytest.mark.parametrize("depth", [64, 136])
+def test_soft_cap(depth):
     """Scores under a causal mask, whose blocks are left out: slopes keep zeros."""
     g = dnnc.pygraph(
         io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32, compute_data_type=dtypes.f32
     )
-    tensors = [g.tensor([1, 1, 200, 64], name=name) for name in ("q", "k", "v", "o", "do")]
-    stats = g.tensor([1, 1, 200, 1], data_type=dtypes.f32, name="stats")
+    tensors = [g.tensor([1, 1, 100, depth], name=name) for name in ("q", "k", "v", "o", "do")]
+    stats = g.tensor([1, 1, 100, 1], data_type=dtypes.f32, name="stats")
 
     def capped(g, s):
         return g.mul(g.tanh(g.mul(s, 0.2)), 5.0)

@@ -5,7 +5,7 @@ import pytest
 
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
-from tests.checked_gradient import run_seed
+from tests.checked_gradient import EVERY_DEPTH, SM90, run_seed
 from tests.dialect.attention_gradient_examples import gradient
 from tests.engines.attention.test_bwd_lists import *  # noqa: F403
 from tests.engines.attention.test_bwd_sm90 import *  # noqa: F403
@@ -17,12 +17,13 @@ pytestmark = pytest.mark.sm90
 
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_random_cases_of_larger_sizes(seed):
-    run_seed(seed, 700, 6)
+    run_seed(seed, 700, 6, SM90, EVERY_DEPTH)
 
 
+@pytest.mark.parametrize("depth", [128, 256])
 @pytest.mark.parametrize("options", [REPEATED, {**CAUSAL, **REPEATED}], ids=["full", "causal"])
-def test_fifty_runs_have_the_same_bits(options):
-    dims = heads_of(128, heads=16, kv_heads=4, batch=2)
+def test_fifty_runs_have_the_same_bits(options, depth):
+    dims = heads_of(depth, heads=16, kv_heads=4, batch=2)
     graph = gradient(options, io=dtypes.bf16, rows=1100, columns=1100, **dims)().graph.finalize()
     plan = compile_graph(graph, "sm_90a")
     assert plan.programs[0].fusions[0].engine == "sdpa_bwd_sm90"
