@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests import check
+from tests.support import imports
 from tests.support.imports import ImportGraph
 
 ROOT = Path(__file__).parent.parent
@@ -71,6 +72,20 @@ def test_a_conftest_concerns_what_is_below_it(tmp_path):
     assert set(concerned(tmp_path, "tests/conftest.py")) == {
         path for path in FILES if "/test_" in path and "gpu" not in path
     }
+
+
+def test_what_was_read_of_files_is_kept(tmp_path, monkeypatch):
+    kept = tmp_path / "cache" / "imports"
+    first = ImportGraph(repository(tmp_path), kept)
+    (tmp_path / "dnnc/alone.py").write_text("import dnnc.sizes\n")
+    read = []
+    monkeypatch.setattr(
+        imports, "uses_of", lambda path, text: read.append(path) or imports.Uses(["dnnc"], [], [])
+    )
+    second = ImportGraph(tmp_path, kept)
+    assert read == ["dnnc/alone.py"]
+    assert "dnnc/alone.py" in second.steps_to(["dnnc/__init__.py"])
+    assert second.steps_to(["dnnc/sizes.py"]) == first.steps_to(["dnnc/sizes.py"])
 
 
 def test_other_files_concern_the_tests_that_name_them(tmp_path):

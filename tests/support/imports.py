@@ -1,9 +1,13 @@
 """Imports between the Python files of a repository, read from their text."""
 
 import ast
+import hashlib
 import heapq
+import json
+import os
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDERS = ("dnnc", "tests", "benchmarks", "demo", "docs", "examples")
 
@@ -26,17 +30,23 @@ def imported_modules(nodes, path, root):
                 yield f"{name}.{alias.name}", node.lineno
 
 
-def _run_nodes(tree):
-    """The syntax nodes of a file, without what only type checkers read."""
-    found = [tree]
-    for node in found:
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                found.append(value)
-            elif isinstance(value, list) and not (name == "body" and _is_for_types(node)):
-                found += [item for item in value if isinstance(item, ast.AST)]
+def _telling_nodes(tree):
+    """The syntax nodes of a file that say what it uses, without what only type checkers read."""
+    found, rest = [], [tree]
+    for node in rest:
+        if isinstance(node, _TELLING):
+            found.append(node)
+        for name, value in vars(node).items():
+            if isinstance(value, list):
+                if not (name == "body" and _is_for_types(node)):
+                    rest += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+                rest.append(value)
     return found
+
+
+_TELLING = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Constant, ast.Dict)
+_LEAVES = (ast.expr_context, ast.operator, ast.Name)  # half of a million nodes
 
 
 def _is_for_types(node):
@@ -47,15 +57,50 @@ def _is_for_types(node):
     )
 
 
+class Uses(NamedTuple):
+    """What one file says of others.
+
+    names: dotted, of import statements and of attributes.  texts: those that may be a module's
+    name, in a package such as ".name".  pairs: of a package's dictionaries of texts.
+    """
+
+    names: list[str]
+    texts: list[str]
+    pairs: list[tuple[str, str]]
+
+
+def uses_of(path, text):
+    """What the file at a path below the repository's root uses; text: what is in it."""
+    nodes = _telling_nodes(ast.parse(text))
+    names = {name for name, _ in imported_modules(nodes, Path(path), Path())}
+    names |= {_dotted(node) for node in nodes if isinstance(node, ast.Attribute)} - {None}
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    names = {name for name in names if name.split(".")[0] in FOLDERS}
+    if not path.endswith("/__init__.py"):
+        return Uses(sorted(names), sorted(t for t in texts if t.split(".")[0] in FOLDERS), [])
+    package = _module_of(path)
+    inside = {package + text for text in texts if text.startswith(".")}
+    return Uses(sorted(names), sorted(inside), list(_pairs(nodes)))
+
+
+def _pairs(nodes):
+    for node in nodes:
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                    yield str(key.value), str(value.value)
+
+
 class ImportGraph:
     """Which files below `root` import which.  Paths are relative to it, with slashes.
 
     A package's dictionary of names that are loaded when used, name -> module, counts for the files
     that use the name.  A text that is a module's name counts as an import of it, in a package one
     such as ".name".
+    kept: a file for what was read, by hashes of texts and of this one: only changes are parsed.
     """
 
-    def __init__(self, root):
+    def __init__(self, root, kept=None):
         self.root = root
         self.paths = sorted(
             path.relative_to(root).as_posix()
@@ -65,39 +110,38 @@ class ImportGraph:
         self._by_module = {_module_of(path): path for path in self.paths}
         self._importers = defaultdict(dict)  # path -> file that imports it -> steps
         self._lazy = {}  # dotted name of a package's name -> module
+        uses = self._read(kept)
         for path in self.paths:
-            if path.endswith("/__init__.py"):
-                self._lazy |= dict(self._lazy_names(_module_of(path), self._nodes(path)))
+            for name, value in uses[path].pairs:
+                package = _module_of(path)
+                for module in (value, f"{package}.{value}"):
+                    if module in self._by_module:
+                        self._lazy[f"{package}.{name}"] = module
         for path in self.paths:
-            self._read(path, self._nodes(path))
+            self._follow(path, uses[path])
             if path.endswith("/conftest.py"):
                 below = path.removesuffix("conftest.py")
                 tests = [p for p in self.paths if p.startswith(below) and p != path]
                 self._importers[path].update(dict.fromkeys(tests, IMPLIED))
 
-    def _nodes(self, path):
-        """Kept no longer than needed: a million nodes cost the garbage collector seconds."""
-        return _run_nodes(ast.parse((self.root / path).read_text()))
+    def _read(self, kept):
+        known = json.loads(kept.read_text()) if kept is not None and kept.exists() else {}
+        own, found = Path(__file__).read_bytes(), {}
+        for path in self.paths:
+            text = (self.root / path).read_bytes()
+            key = f"{path} {hashlib.sha256(own + text).hexdigest()}"
+            found[key] = Uses(*known[key]) if key in known else uses_of(path, text.decode())
+        if kept is not None and found.keys() != known.keys():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            whole = kept.with_name(f"{kept.name}.{os.getpid()}")
+            whole.write_text(json.dumps(found))
+            whole.replace(kept)
+        return dict(zip(self.paths, found.values(), strict=True))
 
-    def _lazy_names(self, package, nodes):
-        for node in nodes:
-            if isinstance(node, ast.Dict):
-                for key, value in zip(node.keys, node.values, strict=True):
-                    if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
-                        for module in (str(value.value), f"{package}.{value.value}"):
-                            if module in self._by_module:
-                                yield f"{package}.{key.value}", module
-
-    def _read(self, path, nodes):
-        is_package = path.endswith("/__init__.py")
-        names = {name for name, _ in imported_modules(nodes, self.root / path, self.root)}
-        names |= {_dotted(node) for node in nodes if isinstance(node, ast.Attribute)} - {None}
-        texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-        for name in names:
+    def _follow(self, path, uses):
+        for name in uses.names:
             self._add(path, name, 1)
-        if is_package:
-            texts = {_module_of(path) + text for text in texts if text.startswith(".")}
-        for name in names | texts:
+        for name in {*uses.names, *uses.texts}:
             words = name.split(".")
             for count in range(1, len(words) + 1):
                 self._add(path, ".".join(words[:count]), IMPLIED)
