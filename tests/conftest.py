@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.support import assembler, known_registers, rotation, seconds, seeds
+from tests.support import assembler, collecting, known_registers, rotation, seconds, seeds
 
 # Tests whose kernels are interpreted, and not assembled without the mark `assembled`.
 INTERPRETED = ("tests/engines/", "tests/choosing/", "tests/test_random_")
@@ -45,6 +45,14 @@ def pytest_report_header():
         f"dnnc: inputs on a device start from DNNC_TEST_SEED={seeds.BASE}",
         f"dnnc: of rotating tests, the part of {rotation.VARIABLE}={part} is run",
     ]
+
+
+def pytest_ignore_collect(collection_path, config):
+    return collecting.is_left_out(collection_path, config) or None
+
+
+def pytest_collection(session):
+    collecting.import_own_share(session.config)
 
 
 @pytest.hookimpl(trylast=True)
