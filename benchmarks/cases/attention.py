@@ -134,6 +134,17 @@ def few_queries() -> list[Case]:
     ]
 
 
+def long_heads() -> list[Case]:
+    """Heads of 512, of a prompt and of one query, and one of DeepSeek's absorbed attention: 128
+    heads of queries on one of 576, of which values are 512."""
+    prompts = [attention("bf16", scores, 2, 16, 4096, 512) for scores in ("full", "causal")]
+    return [
+        *prompts,
+        attention("bf16", "full", 2, 16, 32768, 512, groups=8, queries=1),
+        attention("bf16", "full", 4, 128, 16384, 576, 512, groups=128, queries=1),
+    ]
+
+
 def attention_of(id_: str) -> Case:
     """The case of an id, also of sizes that no list has."""
     found = re.fullmatch(

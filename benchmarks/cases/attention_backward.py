@@ -51,6 +51,16 @@ def listed() -> list[Case]:
     return found
 
 
+def ordered() -> list[Case]:
+    """Gradients with the same bits each time, each beside the one that adds in any order."""
+    return [
+        attention_backward("bf16", scores, 4, h, 4096, d, repeats=repeats)
+        for d, h in HEADS
+        for scores in ("full", "causal")
+        for repeats in (False, True)
+    ]
+
+
 def attention_backward_of(id_: str) -> Case:
     """The case of an id, also of sizes that no list has."""
     of = id_.removesuffix(_REPEATS).replace(KIND, "attention", 1)
@@ -69,7 +79,7 @@ def _gradient(forward: Case, repeats: bool) -> Case:
         kind=KIND,
         p=p,
         make=lambda: _make(p, forward),
-        exact=lambda buffers: _exact(p, buffers),
+        exact=lambda buffers: exact_gradients(p, buffers),
         flops=forward.flops / (d + dv) * (3 * d + 2 * dv),
         bytes=float(b * (bytes_of(p["dtype"]) * elements + 4 * h * s)),
         tolerance=forward.tolerance,
@@ -78,13 +88,18 @@ def _gradient(forward: Case, repeats: bool) -> Case:
 
 def _make(p: dict[str, Any], forward: Case) -> Buffers:
     made = forward.make()
-    for o, stats, parts in zip(made["o"], made["stats"], _heads(p, made), strict=True):
+    run_forward(p, made)
+    made["do"] = torch.empty_like(made["o"]).normal_()
+    return made | {f"d{name}": torch.empty_like(made[name]) for name in "qkv"}
+
+
+def run_forward(p: dict[str, Any], s: Buffers) -> None:
+    """Writes o and stats of q, k and v, in f32, a head after the other."""
+    for o, stats, parts in zip(s["o"], s["stats"], _heads(p, s), strict=True):
         for head, (q, k, v, keep) in enumerate(parts):
             scores = _scores(p, q.float(), k.float(), keep)
             stats[head] = torch.logsumexp(scores, -1, keepdim=True)
             o[head] = (torch.exp(scores.sub_(stats[head])) @ v.float()).to(o.dtype)
-    made["do"] = torch.empty_like(made["o"]).normal_()
-    return made | {f"d{name}": torch.empty_like(made[name]) for name in "qkv"}
 
 
 def _heads(p: dict[str, Any], s: Buffers) -> Any:
@@ -102,7 +117,7 @@ def _scores(p: dict[str, Any], q: Any, k: Any, keep: Any) -> Any:
     return scores if keep is None else scores.masked_fill_(~keep, float("-inf"))
 
 
-def _exact(p: dict[str, Any], s: Buffers) -> Buffers:
+def exact_gradients(p: dict[str, Any], s: Buffers) -> Buffers:
     """The gradients in float64, a head after the other."""
     made = {f"d{name}": torch.zeros_like(s[name], dtype=torch.float64) for name in "qkv"}
     for i, parts in enumerate(_heads(p, s)):

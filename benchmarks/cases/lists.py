@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from . import vector as vector_cases
-from .attention import attention_of, decoding, few_queries, listed
-from .attention_backward import attention_backward_of
+from .attention import attention_of, decoding, few_queries, listed, long_heads
+from .attention_backward import attention_backward_of, ordered
 from .attention_backward import listed as listed_backward
+from .attention_fp8_backward import attention_fp8_backward_of
+from .attention_fp8_backward import listed as listed_fp8_backward
 from .case import Case
+from .causal_conv1d import causal_conv1d_of
+from .causal_conv1d import listed as listed_causal_conv1d
 from .conv import conv_of
 from .conv_before import conv_before_of
 from .conv_dgrad import conv_dgrad_of
@@ -244,6 +248,27 @@ def attention_backward() -> list[Case]:
     return listed_backward()
 
 
+def attention_ordered() -> list[Case]:
+    """Attention's gradient with the same bits each time, beside the one without."""
+    return ordered()
+
+
+def attention_fp8_backward() -> list[Case]:
+    """Attention's gradient of fp8, beside that of bf16."""
+    return listed_fp8_backward()
+
+
+def attention_long_heads() -> list[Case]:
+    """Attention with heads of 512 and 576, after the streaming kernel that copy bandwidth is read
+    from."""
+    return [add(8192, 16384), *long_heads()]
+
+
+def causal_conv1d() -> list[Case]:
+    """Causal convolutions along a sequence and their gradients, after the streaming kernel."""
+    return [add(8192, 16384), *listed_causal_conv1d()]
+
+
 def depthwise() -> list[Case]:
     """Depthwise layers of MobileNetV2 and EfficientNet, after streaming kernels of two sizes."""
     return [*(add(8192, columns) for columns in (4096, 16384)), *depthwise_layers()]
@@ -317,6 +342,10 @@ SETS = {
     "conv-wgrad": conv_wgrad,
     "attention": attention,
     "attention-backward": attention_backward,
+    "attention-ordered": attention_ordered,
+    "attention-fp8-backward": attention_fp8_backward,
+    "attention-long-heads": attention_long_heads,
+    "causal-conv1d": causal_conv1d,
     "decode": decode,
     "few-queries": few,
     "packed": packed,
@@ -343,6 +372,10 @@ def case_of(id_: str) -> Case:
         return conv_wgrad_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
+    if id_.startswith("causal_conv1d"):
+        return causal_conv1d_of(id_)
+    if id_.startswith("attention_fp8_backward/"):
+        return attention_fp8_backward_of(id_)
     if id_.startswith("attention_backward/"):
         return attention_backward_of(id_)
     if id_.startswith("attention/"):

@@ -62,6 +62,13 @@ def _blocks(made: Graph, p: Mapping[str, Any]) -> Any:
     return made.input("mask", dims, [rows * bytes_, rows * bytes_, bytes_, 1], "uint8")
 
 
+# Of its gradient: dO is read over a descale, results are written times a scale, as is dS.
+GRADIENT_SCALES = {
+    "descale_o": 1 / 64, "descale_dO": 1 / 64, "scale_dP": 4096.0, "descale_dP": 1 / 4096,
+    **dict.fromkeys(("scale_dQ", "scale_dK", "scale_dV"), 64.0),
+}  # fmt: skip
+
+
 # ---- of fp8: ours and cuDNN's
 
 
@@ -214,7 +221,28 @@ def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
         tensor.set_stride(strides)
 
 
+def _attention_fp8_backward(made: Graph, p: Mapping[str, Any]) -> None:
+    """The graph of `sdpa_fp8_backward`, ours and cuDNN's alike, with all its results."""
+    sizes, ones = _sizes(p, p["h"], p["d"], p["s"]), [1, 1, 1, 1]
+    given = {name: made.input(name, *sizes, p["dtype"]) for name in ("q", "k", "v", "o")}
+    given["dO"] = made.input("do", *sizes, "e5m2")
+    rows = [p["b"], p["h"], p["s"], 1]
+    given["stats"] = made.input("stats", rows, [p["h"] * p["s"], p["s"], 1, 1], "fp32")
+    names = [name for name in (*SCALES, *GRADIENT_SCALES) if name != "scale_o"]
+    scales = {name: made.input(name, ones, ones, "fp32") for name in names}
+    bounds = {"use_causal_mask": True} if p["causal"] else {}
+    results = made.graph.sdpa_fp8_backward(
+        name="sdpa_fp8_backward", attn_scale=p["d"] ** -0.5, **given, **scales, **bounds
+    )
+    for name, tensor in zip(("dq", "dk", "dv"), results, strict=False):
+        made.output(name, tensor, sizes[0], p["dtype"])
+        tensor.set_stride(sizes[1])
+    for name, tensor in zip(("dQ", "dK", "dV", "dP"), results[3:], strict=True):
+        made.output(f"amax_{name}", tensor, ones, "fp32")
+
+
 # Kind -> what adds the operations of a case's parameters to a graph.
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     "attention": _attention, "attention_backward": _attention_backward,
+    "attention_fp8_backward": _attention_fp8_backward,
 }  # fmt: skip

@@ -9,6 +9,7 @@ import dnnc
 
 from ..cases.case import Case
 from . import attention as attention_graphs
+from . import causal_conv1d as causal_conv1d_graphs
 from . import conv as conv_graphs
 from . import fused as fused_graphs
 from . import memory as memory_graphs
@@ -26,6 +27,7 @@ _TYPES = {
     "int32": "INT32",
     "uint8": "UINT8",
     "e4m3": "FP8_E4M3",
+    "e5m2": "FP8_E5M2",
 }
 
 
@@ -86,7 +88,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
     made = Graph(library, graph)
     builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
     builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS | attention_graphs.BUILDERS
-    builders |= packed_graphs.BUILDERS | paged_graphs.BUILDERS
+    builders |= packed_graphs.BUILDERS | paged_graphs.BUILDERS | causal_conv1d_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made

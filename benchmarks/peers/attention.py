@@ -15,6 +15,9 @@ from ..cases.case import Buffers, Case
 
 Call = Callable[[Buffers], Any]
 
+KINDS = ("attention", "attention_backward", "attention_fp8_backward", "packed", "paged")
+FLASH_DEPTH = 256  # elements of a head that the flash and cuDNN backends take at most
+
 
 def is_modified(case: Case) -> bool:
     """Whether its scores are more than those that torch's own backends have."""
@@ -23,7 +26,7 @@ def is_modified(case: Case) -> bool:
 
 def backends(case: Case) -> dict[str, Call]:
     """Column -> call; none where scores are modified, and none of fp8."""
-    if case.kind == "paged":  # it has no kernel of its own for pages
+    if case.kind in ("paged", "attention_fp8_backward"):  # it has no kernels of its own for them
         return {}
     if case.kind == "packed":
         return {"torch": flash_of_packed(case)}
@@ -32,8 +35,11 @@ def backends(case: Case) -> dict[str, Call]:
             return {}
         return {"torch": gradient(case, "FLASH_ATTENTION"),
                 "torch_cudnn": gradient(case, "CUDNN_ATTENTION")}  # fmt: skip
-    is_there = not is_modified(case) and case.p["dtype"] != "e4m3"
-    return {} if not is_there else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
+    if is_modified(case) or case.p["dtype"] == "e4m3":
+        return {}
+    if max(case.p["d"], case.p["dv"]) > FLASH_DEPTH:
+        return {"torch": efficient(case)}
+    return {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
 
 
 def flash(case: Case) -> Call:
@@ -41,6 +47,29 @@ def flash(case: Case) -> Call:
     is_causal = bool(case.p["causal"])
     run = torch.ops.aten._scaled_dot_product_flash_attention
     return lambda s: run(s["q"], s["k"], s["v"], 0.0, is_causal)[:2]
+
+
+def efficient(case: Case) -> Call:
+    """The call that `scaled_dot_product_attention` makes under SDPBackend.EFFICIENT_ATTENTION.
+
+    It has no heads that share keys: each gets its own copy, which is not timed; of one head of
+    keys all read the same.
+    """
+    is_causal, h, rows = bool(case.p["causal"]), case.p["h"], case.p["q"]
+    run = torch.ops.aten._scaled_dot_product_efficient_attention
+    copies: dict[int, Any] = {}
+
+    def of_each_head(x: Any) -> Any:
+        shared = x.shape[1]
+        return x.expand(-1, h, -1, -1) if shared == 1 else x.repeat_interleave(h // shared, 1)
+
+    def call(s: Buffers) -> Any:
+        if id(s) not in copies:
+            copies[id(s)] = [of_each_head(s[name]) for name in "kv"]
+        o, stats, *_ = run(s["q"], *copies[id(s)], None, True, 0.0, is_causal)
+        return o, stats[..., :rows]
+
+    return call
 
 
 def gradient(case: Case, backend: str) -> Call:

@@ -131,7 +131,7 @@ def our_options(case: Case, target: str) -> Options:
 
 def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     """torch: eager; torch_fused: cuBLASLt's epilogue; torch_cudnn: attention's other backend."""
-    if case.kind in ("attention", "attention_backward", "packed", "paged"):
+    if case.kind in attention_peers.KINDS:
         calls = attention_peers.backends(case)
         if case.kind == "attention_backward":  # the forward pass comes with the first call
             for call in calls.values():

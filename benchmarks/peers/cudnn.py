@@ -72,7 +72,8 @@ class CudnnGraph:
 
 def _buffer(tensor: torch.Tensor) -> Any:
     """A tensor as the frontend takes it: of fp8 it knows addresses only."""
-    return tensor.data_ptr() if tensor.dtype == torch.float8_e4m3fn else tensor
+    is_fp8 = tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2)
+    return tensor.data_ptr() if is_fp8 else tensor
 
 
 def columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:

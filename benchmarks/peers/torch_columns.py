@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from ..cases import causal_conv1d as causal_conv1d_cases
 from ..cases import conv as conv_cases
 from ..cases import conv_before as conv_before_cases
 from ..cases import conv_dgrad as conv_dgrad_cases
@@ -53,6 +54,8 @@ def eager(case: Case) -> Call:
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = p["dtype"] != "fp32"
         return lambda s: conv_wgrad_cases.in_torch(p, s)
+    if case.kind in (causal_conv1d_cases.KIND, causal_conv1d_cases.BACKWARD):
+        return lambda s: causal_conv1d_cases.in_torch(case.kind, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
         return lambda s: resnet50_cases.in_torch(p["op"], s)
@@ -245,7 +248,10 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
     is_plain |= case.kind in ("conv", "conv_dgrad") and p["epilogue"] == "plain"
     is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)  # fp8 too
-    without = ("add", "attention_backward", "grouped", "packed", "paged", "conv_wgrad")
+    without = (
+        "add", "attention_backward", "attention_fp8_backward", "grouped", "packed", "paged",
+        "conv_wgrad",
+    )  # fmt: skip
     if is_plain or case.kind in without:
         return None
     torch._dynamo.reset()
