@@ -135,6 +135,14 @@ def test_the_nearest_come_first_and_then_the_cheapest():
     assert check.fitting(paths, totals, 100.0) == (paths, [])
 
 
+def test_a_busy_machine_is_noticed():
+    """A process that waits gets as little done as one that others keep from its core."""
+    assert check.timed(time.sleep, 0.02)[1] > 5
+    found, slowness = check.timed(sum, range(100_000))
+    assert found == sum(range(100_000))
+    assert slowness >= 1
+
+
 def test_tests_that_do_not_fit_are_left_out_and_named(tmp_path):
     text = "def test_first():\n    pass\n\n\ndef test_long():\n    raise AssertionError\n"
     (tmp_path / "test_b.py").write_text(text)
