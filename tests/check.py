@@ -7,7 +7,8 @@ files too.  A test file is concerned if it imports a changed file, directly or t
 it names a changed file that is no Python.  The nearest come first: changed tests, then those that
 import a changed file themselves or stand in the folder that mirrors its folder, then others by the
 number of imports between.  Among equals the cheapest come first, by the seconds of their last run.
-Tests that do not fit are left out, and the last line names their files.
+Tests that do not fit are left out, and the last line names their files; on a machine that is busy
+with other work that is most of them.
 """
 
 import argparse
@@ -94,7 +95,7 @@ def timed(function, *arguments):
     begin, used = time.perf_counter(), time.process_time()
     given = function(*arguments)
     passed, used = time.perf_counter() - begin, time.process_time() - used
-    return given, max(1.0, passed / used)
+    return given, max(1.0, passed / max(used, 1e-6))
 
 
 def fitting(paths, totals, budget):
@@ -111,12 +112,12 @@ class Lane:
     """The plugin of the processes that run tests, and of the one that leads them.
 
     It puts tests into the order of their files, the cheapest of a file first, and leaves out those
-    that would end too late.
+    that would end too late.  slowness: of this machine, beside what `known` was measured on.
     """
 
-    def __init__(self, paths, remaining, end, known):
+    def __init__(self, paths, remaining, end, known, slowness):
         self.place = {path: at for at, path in enumerate(paths)}
-        self.remaining, self.end, self.known = remaining, end, known
+        self.remaining, self.end, self.known, self.slowness = remaining, end, known, slowness
         self.left = []
 
     def seconds(self, item):
@@ -128,7 +129,8 @@ class Lane:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        if time.time() + self.known.get(item.nodeid, UNKNOWN_MOST) < self.end:
+        seconds = self.slowness * self.known.get(item.nodeid, UNKNOWN_MOST)
+        if time.time() + seconds < self.end:
             return None
         self.left.append(item.nodeid)
         item.session._setupstate.teardown_exact(nextitem)
@@ -178,7 +180,7 @@ def main(arguments=None, root=ROOT):
     changed = changed_files(root, options.since)
     graph, slowness = timed(ImportGraph, root, root / ".pytest_cache" / "v" / "dnnc" / "imports")
     distances = concerned(graph, changed)
-    known = {test: slowness * seconds for test, seconds in last.read(root).items()}
+    known = last.read(root)
     paths, totals = in_order(distances, known)
     if options.list:
         for path in paths:
@@ -188,13 +190,12 @@ def main(arguments=None, root=ROOT):
     if not paths:
         return 0
     cores = os.cpu_count() or 1
-    paths, remaining = fitting(paths, totals, cores * options.seconds)
+    paths, remaining = fitting(paths, totals, cores * options.seconds / slowness)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
         end = begin + options.seconds - FINISHING
-        plan.write_text(
-            json.dumps({"paths": paths, "remaining": remaining, "end": end, "known": known})
-        )
+        lane = {"paths": paths, "remaining": remaining, "end": end, "known": known}
+        plan.write_text(json.dumps({**lane, "slowness": slowness}))
         os.environ["DNNC_CHECK"] = str(plan)
         # One test at a time to whoever is free, so that the order holds.
         spread = ["-n", str(cores), "--dist", "load", "--maxschedchunk", "1"]

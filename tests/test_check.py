@@ -151,7 +151,8 @@ def test_tests_that_do_not_fit_are_left_out_and_named(tmp_path):
         "paths": ["test_b.py", "test_a.py"],
         "remaining": ["tests/test_c.py"],
         "end": time.time() + 100,
-        "known": {"test_b.py::test_long": 200.0},
+        "known": {"test_b.py::test_long": 120.0},
+        "slowness": 2.0,
     }
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     done = subprocess.run(
