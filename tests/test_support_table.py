@@ -332,11 +332,10 @@ def test_operations_that_run_have_examples_that_run(name):
     """The tests on a device run every example of operations that have an engine: as one kernel,
     where an engine takes the operation whole."""
     is_whole = not row_of("Operations", name)["engines"].startswith("several kernels")
-    counts = []
-    for build in EXAMPLES[name]:
-        config = heuristics.best_config(build().graph.finalize(), of("sm_90a"))
-        counts.append(len(config.choices))
-    assert (min(counts) == 1) == is_whole
+    configs = (
+        heuristics.best_config(build().graph.finalize(), of("sm_90a")) for build in EXAMPLES[name]
+    )
+    assert any(len(config.choices) == 1 for config in configs) == is_whole
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)

@@ -48,6 +48,7 @@ FORMS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", FORMS)
 def test_forms_of_the_product(name):
     form, factor = FORMS[name]

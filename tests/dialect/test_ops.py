@@ -27,16 +27,23 @@ def test_json_round_trip(op, number, build):
     assert json_form.from_json(data) == graph
 
 
+@pytest.fixture(scope="module")
+def context():
+    """One for all tests: to make it takes longer than most of them."""
+    with dnn.context():
+        yield
+
+
+@pytest.mark.usefixtures("context")
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_mlir_round_trip(op, number, build):
     graph = build().graph.finalize()
-    with dnn.context():
-        module = dnn.to_mlir(graph)
-        mlir.verify(module)
-        text = str(module)
-        parsed = mlir.parse(text)
-        assert str(parsed) == text
-        assert dnn.from_mlir(parsed) == graph
+    module = dnn.to_mlir(graph)
+    mlir.verify(module)
+    text = str(module)
+    parsed = mlir.parse(text)
+    assert str(parsed) == text
+    assert dnn.from_mlir(parsed) == graph
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
@@ -56,6 +63,7 @@ def test_each_constraint_rejects(op, constraint):
     assert caught.value.supported
 
 
+@pytest.mark.usefixtures("context")
 @pytest.mark.parametrize(("op", "constraint"), BROKEN, ids=lambda value: str(value))
 def test_each_constraint_rejects_in_mlir_too(op, constraint):
     """The verifier of the `dnn` op is the same function: it is given the op as it stands."""
@@ -68,16 +76,15 @@ def test_each_constraint_rejects_in_mlir_too(op, constraint):
         tensor.dtype = tensor.dtype or dnnc.data_type.FLOAT
         if tensor.dims is None or tensor.strides is None:
             pytest.skip("the broken op leaves dims open, which the IR can't hold")
-    with dnn.context():
-        module = mlir.ir.Module.create()
-        with mlir.ir.InsertionPoint(module.body):
-            function = dnn.begin_function("g", made.inputs, made.outputs, made.symbols)
-        with mlir.ir.InsertionPoint(function.entry_block):
-            values = dict(zip(made.inputs, function.arguments, strict=True))
-            dnn.emit_ops(made.ops, values, list(made.symbols))
-            mlir.func.ReturnOp([values[t] for t in made.outputs])
-        with pytest.raises(mlir.ir.MLIRError) as caught:
-            mlir.verify(module)
+    module = mlir.ir.Module.create()
+    with mlir.ir.InsertionPoint(module.body):
+        function = dnn.begin_function("g", made.inputs, made.outputs, made.symbols)
+    with mlir.ir.InsertionPoint(function.entry_block):
+        values = dict(zip(made.inputs, function.arguments, strict=True))
+        dnn.emit_ops(made.ops, values, list(made.symbols))
+        mlir.func.ReturnOp([values[t] for t in made.outputs])
+    with pytest.raises(mlir.ir.MLIRError) as caught:
+        mlir.verify(module)
     assert f"({constraint})" in mlir.message(caught.value)
 
 

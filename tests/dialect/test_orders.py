@@ -119,6 +119,7 @@ def test_batches_may_be_symbols_and_sizes_16_times_one():
     np.testing.assert_array_equal(in_memory(found, strides), buffer_of(-given))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("ordered", ["x", "y"])
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_kernels_move_elements_there(ordered, dtype):

@@ -54,7 +54,7 @@ def build(folder, *phases):
     """(the bundle's file, what `build` said)."""
     path = folder / "made" / "small.dnnplan"
     status, said = run(
-        "build", "--model", "small", "--block", 16, "--bundle", path, "--jobs", 2, *phases
+        "build", "--model", "small", "--block", 16, "--bundle", path, "--jobs", 1, *phases
     )
     assert status == 0, said
     return path, said

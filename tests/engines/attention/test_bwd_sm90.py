@@ -77,6 +77,7 @@ def test_options_of_long_heads(queries):
     run(everything, dtypes.bf16, options=options, rows=37, columns=71, **dims)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("arguments", "parts"), [(CAUSAL, 1), (CAUSAL, 2), (FULL, 1)], ids=["together", "parts", "full"]
 )

@@ -67,6 +67,7 @@ def test_phases_of_groups_meet_their_own_pixels_alone():
     check(g, sizes, inputs=inputs, engine="conv_grouped_sm80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_mask_and_sums_of_a_batch_norm_join_the_gradient(target):
     """DgradDreluBNBwdWeight of cuDNN's guide."""
@@ -82,6 +83,7 @@ def test_a_mask_and_sums_of_a_batch_norm_join_the_gradient(target):
     assert {"pointwise:relu_bwd", "reduction:add"} <= set(fused.ops)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["conv_sm90", "conv_sm80"])
 def test_work_on_dy_comes_before_it(engine):
     """That of dBNApply, whose padding is of zeros."""

@@ -42,6 +42,7 @@ def test_types(io, compute, made):
     run(g, slack=4.0, knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("x", [[2, 3, 6, 7], [2, 14, 3, 3]], ids=str)
 def test_channels_of_any_number(x):
     g = new_graph()

@@ -52,6 +52,7 @@ def test_shapes(name):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)])
 def test_f32_in_products_of_tf32(name, products):
     """Elements of 32 bits lie transposed in shared memory; a lane loads each alone.
@@ -100,6 +101,7 @@ def test_launches_overlap_where_devices_can():
         assert ("griddepcontrol" in ptx_of(plan)) == overlaps
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_gradient_is_added_to_one_of_any_size(parts):
     g, w = new_graph(), [64, 16, 3, 2]

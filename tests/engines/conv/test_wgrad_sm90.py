@@ -115,6 +115,7 @@ def test_where_libraries_were_wrong():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_one_plan_serves_every_size(parts):
     """A scaled gradient is added to what DW held, beside one of another type and layout."""
@@ -242,6 +243,7 @@ def test_parts_need_steps_for_the_blocks_that_share_them():
         run(g, knobs={"SPLIT_K_SLC": 2, "SPLIT_K_BUF": 2})
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("x", "w", "knobs"),
