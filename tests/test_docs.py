@@ -15,7 +15,10 @@ from tests.cli.commands import dnnc as command
 from tests.tuning.fakes import FakeTimer
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md", "convolution.md"]
+PAGES = [
+    "engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md", "attention-gradients.md",
+    "convolution.md",
+]  # fmt: skip
 TUTORIALS = [f"tutorials/{path.name}" for path in sorted((DOCS / "tutorials").glob("*.md"))]
 _FILE = re.compile(r"# (\w+\.py)\n")
 _GRAPHS = ("ffn", "mlp", "norm", "attention", "block", "scale", "chain")
