@@ -94,13 +94,17 @@ def test_knobs_are_judged_once_for_all_sizes(counts):
 
 
 def test_configs_for_ranges_of_a_symbol():
-    """Some 1,400 predictions, at eight sizes, in a process that has seen a graph before."""
-    ranked(graph(512, 1536, 768, "sm_90a"))
+    """Some 1,400 predictions, at eight sizes.
+
+    They are counted when they are made again: what the first time finds depends on the graphs that
+    the process has seen before.
+    """
     tokens = dnnc.Dim("tokens", max=65536)
     g = graph(tokens, 1536, 384, "sm_90a").graph.finalize()
     target = of("sm_90a")
     best = heuristics.best_config(g, target)
-    assert calls(lambda: guarded_configs(g, target, best)) < 157_000
+    guarded_configs(g, target, best)
+    assert calls(lambda: guarded_configs(g, target, best)) < 127_000
 
 
 def test_what_a_fusion_remembers_is_of_the_sizes_that_are_assumed():
