@@ -15,8 +15,8 @@ test: $(STAMP) ## lint, types and every test that needs no GPU
 
 # What a change concerns, by the imports between files; within a minute.
 check: $(STAMP) ## the tests nearest to what has changed since main, for a minute
-	$(BIN)/ruff check -q .
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.check
+	began=$$(date +%s); $(BIN)/ruff check -q . && \
+	  PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.check --began $$began
 
 # Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
 pytest: $(STAMP) ## the tests alone

@@ -1,6 +1,6 @@
 """Runs the tests that a change concerns, for a minute: `make check`.
 
-    python -m tests.check [--since REVISION] [--seconds N] [--list]
+    python -m tests.check [--since REVISION] [--seconds N] [--began SECONDS] [--list]
 
 What changed is the difference of the working tree to where it left the branch `main`, untracked
 files too.  A test file is concerned if it imports a changed file, directly or through others, or if
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 UNKNOWN = 0.1  # seconds of a test that was never run here
 UNKNOWN_MOST = 10.0  # which it may take: none begins later than that before the end
 UNKNOWN_FILE = 4.0
-FINISHING = 5.0  # seconds of the first process's start, and from the last test to the end
+FINISHING = 5.0  # seconds from the last test to the end of the processes
 
 
 def changed_files(root, since=None):
@@ -170,11 +170,13 @@ def pytest_configure(config):
 
 
 def main(arguments=None, root=ROOT):
-    begin = time.time()
     about = __doc__.splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m tests.check", description=about)
     parser.add_argument("--since", metavar="REVISION", help="default: where HEAD left main")
     parser.add_argument("--seconds", type=float, default=60.0, help="default: 60")
+    parser.add_argument(
+        "--began", type=float, default=time.time(), help="from which on they count (date +%%s)"
+    )
     parser.add_argument("--list", action="store_true", help="only print the files, nearest first")
     options = parser.parse_args(arguments)
     changed = changed_files(root, options.since)
@@ -193,7 +195,7 @@ def main(arguments=None, root=ROOT):
     paths, remaining = fitting(paths, totals, cores * options.seconds / slowness)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        end = begin + options.seconds - FINISHING
+        end = options.began + options.seconds - FINISHING
         lane = {"paths": paths, "remaining": remaining, "end": end, "known": known}
         plan.write_text(json.dumps({**lane, "slowness": slowness}))
         os.environ["DNNC_CHECK"] = str(plan)
