@@ -119,6 +119,7 @@ class Lane:
         self.place = {path: at for at, path in enumerate(paths)}
         self.remaining, self.end, self.known, self.slowness = remaining, end, known, slowness
         self.left = []
+        self.taken, self.expected = 0.0, 1.0  # seconds of the tests that began
 
     def seconds(self, item):
         return self.known.get(item.nodeid, UNKNOWN)
@@ -129,12 +130,16 @@ class Lane:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
-        seconds = self.slowness * self.known.get(item.nodeid, UNKNOWN_MOST)
-        if time.time() + seconds < self.end:
+        slowness = max(self.slowness, self.taken / self.expected)
+        if time.time() + slowness * self.known.get(item.nodeid, UNKNOWN_MOST) < self.end:
+            self.expected += self.seconds(item)
             return None
         self.left.append(item.nodeid)
         item.session._setupstate.teardown_exact(nextitem)
         return True
+
+    def pytest_runtest_logreport(self, report):
+        self.taken += report.duration
 
     def pytest_sessionfinish(self, session):
         if hasattr(session.config, "workeroutput"):
