@@ -28,7 +28,7 @@ from .argument_types import (
 )
 from .graph_tensor import GraphTensor
 from .methods import compute_type_of
-from .ragged import Side, side_of
+from .ragged import Side, as_int32, side_of
 
 _RANK = 4
 
@@ -192,7 +192,7 @@ class Call:
             what = f"paged_attention_max_seq_len_kv={pages[2]!r} without page tables"
             raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
         band = self.band(diagonal, window)
-        queries, keys = self.sides(lengths, totals)
+        queries, keys = self.sides(lengths, totals, is_modified=score_mod is not None)
         of_k, of_v = self.page_tables(pages, operands, keys)
         pages = (of_k, of_v, pages[2])
         tensors = {
@@ -248,11 +248,17 @@ class Call:
     # ---- what a call and that of its gradient share
 
     def sides(
-        self, lengths: tuple[bool, tuple[Any, Any], tuple[Any, Any]], totals: tuple[Any, Any]
+        self,
+        lengths: tuple[bool, tuple[Any, Any], tuple[Any, Any]],
+        totals: tuple[Any, Any],
+        *,
+        is_modified: bool = False,
     ) -> tuple[Side, Side]:
-        """Queries and keys."""
+        """Queries and keys; is_modified: whether there is a score_mod, beside which lengths imply
+        the padding mask."""
         asked, plain, sums = lengths
-        self.require_lengths(asked, *zip(plain, sums, strict=True))
+        is_implied = is_modified and any(length is not None for length in plain)
+        self.require_lengths(asked or is_implied, *zip(plain, sums, strict=True))
         self.graph._require_unplanned()
         queries, keys = (
             side_of(self.graph, self.name, *side) for side in zip(plain, sums, totals, strict=True)
@@ -305,7 +311,7 @@ class Call:
             raise self.error(
                 what,
                 "use_padding_mask=True and both lengths, or none of the three; cu_seq_len_q and "
-                "cu_seq_len_kv, in place of lengths, imply the mask",
+                "cu_seq_len_kv in place of lengths, and lengths beside a score_mod, imply the mask",
             )
 
     def loaded(self, tensor: Any, side: Side, page_table: Any = None) -> Any:
@@ -347,16 +353,17 @@ class Call:
         return of_k, self.page_table(pages[1], v, keys)
 
     def page_table(self, table: Any, container: Any, keys: Side) -> Any:
-        """A table, of which a packed one has the pages of each sequence after those before."""
+        """A table of INT32; a packed one has the pages of each sequence after those before."""
         if getattr(table, "ragged_offset", None) is None or not isinstance(container, Tensor):
-            return table
+            return as_int32(self.graph, table, self.name)
         size = container.dims[2].constant if container.dims else None
         if size is None:
             raise self.error("a ragged page table, of blocks of unknown size", "a fixed size")
         whole: dict[str, Any] = {"compute_data_type": dtypes.i32, "name": self.name}
         last = self.graph.add(keys.lengths, size - 1, **whole).set_data_type(dtypes.i32)
         counts = self.graph.div(last, size, **whole).set_data_type(dtypes.i32)
-        return self.graph._packing.loaded(self.graph, table, Side(self.name, counts))
+        loaded = self.graph._packing.loaded(self.graph, table, Side(self.name, counts))
+        return as_int32(self.graph, loaded, self.name)
 
     def wants_stats(self, generate: bool | None, is_inference: bool | None) -> bool:
         if generate is None and is_inference is None:

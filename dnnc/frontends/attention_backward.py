@@ -87,7 +87,11 @@ def sdpa_backward(
         window,
     )
     lengths = (use_padding_mask, (seq_len_q, seq_len_kv), (None, None))
-    queries, keys = call.sides(lengths, (max_total_seq_len_q, max_total_seq_len_kv))
+    queries, keys = call.sides(
+        lengths,
+        (max_total_seq_len_q, max_total_seq_len_kv),
+        is_modified=score_mod is not None,
+    )
     tensors = {
         **call.gradient_operands((q, k, v, o, dO, stats), queries, keys),
         "attn_scale": attn_scale,

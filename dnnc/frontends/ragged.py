@@ -72,8 +72,8 @@ def side_of(graph: Any, name: str, lengths: Any, cumulative: Any, total: Any) ->
     """
     whole = None if total is None else sizes((total,))[0]
     if cumulative is None:
-        return Side(name, _as_int32(graph, lengths, name), None, whole)
-    cumulative = _as_int32(graph, cumulative, name)
+        return Side(name, as_int32(graph, lengths, name), None, whole)
+    cumulative = as_int32(graph, cumulative, name)
     begins, ends = (
         graph.slice(cumulative, [part], name=name) for part in (slice(-1), slice(1, None))
     )
@@ -83,10 +83,11 @@ def side_of(graph: Any, name: str, lengths: Any, cumulative: Any, total: Any) ->
     return Side(name, made, cumulative, whole)
 
 
-def _as_int32(graph: Any, lengths: Any, name: str) -> Any:
-    if not isinstance(lengths, Tensor) or lengths.dtype is not dtypes.i64:
-        return lengths
-    cast = graph.identity(lengths, compute_data_type=dtypes.i32, name=name)
+def as_int32(graph: Any, given: Any, name: str) -> Any:
+    """Lengths or a page table as operations take them: cast if they are INT64."""
+    if not isinstance(given, Tensor) or given.dtype is not dtypes.i64:
+        return given
+    cast = graph.identity(given, compute_data_type=dtypes.i32, name=name)
     return cast.set_data_type(dtypes.i32)
 
 

@@ -172,6 +172,22 @@ def masked(g, scores):
     return g.binary_select(scores, float("-inf"), g.cmp_eq(apart, 0.0))
 
 
+@pytest.mark.parametrize("method", ["sdpa", "sdpa_backward"])
+def test_lengths_beside_a_score_mod_imply_the_padding_mask(method):
+    def graph(**arguments):
+        g = new_graph()
+        q, k, v = operands(g)
+        given = (q, k, v, g.tensor([2, 4, 5, 16]), g.tensor([2, 4, 5, 16]), g.tensor([2, 4, 5, 1]))
+        if method == "sdpa":
+            given, arguments = (q, k, v), {**arguments, "generate_stats": False}
+        for made in getattr(g, method)(*given, score_mod=masked, **{**lengths(g), **arguments}):
+            if made is not None:
+                made.set_output().set_data_type("HALF")
+        return g.graph.finalize().canonical_text()
+
+    assert graph(use_padding_mask=False) == graph(use_padding_mask=True)
+
+
 def test_a_score_mod_is_a_part_of_the_graph():
     g = new_graph()
     q, k, v = operands(g, kv_heads=4)
@@ -272,7 +288,10 @@ def paged_graph(has_lengths):
     q, k, v = g.tensor([2, 4, 3, 8]), g.tensor([6, 2, 4, 8]), g.tensor([6, 2, 4, 8])
     table, *lengths = (
         g.tensor(dims, data_type=kind)
-        for dims, kind in (([2, 1, 2, 1], "INT32"), *[([2, 1, 1, 1], "INT64")] * (2 * has_lengths))
+        for dims, kind in (
+            ([2, 1, 2, 1], "INT64" if has_lengths else "INT32"),
+            *[([2, 1, 1, 1], "INT64")] * (2 * has_lengths),
+        )
     )
     o, _ = g.sdpa(
         q, k, v, generate_stats=False, attn_scale=0.5, paged_attention_max_seq_len_kv=7,
@@ -285,7 +304,7 @@ def paged_graph(has_lengths):
 
 
 def test_pages_without_lengths_are_whole():
-    """As with lengths that are the sizes."""
+    """As with lengths that are the sizes, of INT64, as the table is."""
     (whole, given, _), (padded, same, lengths) = map(paged_graph, (False, True))
     values = random_inputs(whole, {})
     named = {mine.uid: values[other.uid] for mine, other in zip(same, given, strict=True)}

@@ -45,7 +45,8 @@ def test_a_packed_page_table(is_shared):
     def graph(is_packed):
         g = dnnc.pygraph("pages", io_data_type="HALF", intermediate_data_type="FLOAT")
         q, k, v = (g.tensor(d, name=n) for n, d in (("q", [2, 4, 3, 16]), *KV))
-        tables = [g.tensor([2, 1, 3, 1], data_type="INT32", name=n) for n in ("of_k", "of_v")]
+        kind = "INT64" if is_packed else "INT32"
+        tables = [g.tensor([2, 1, 3, 1], data_type=kind, name=n) for n in ("of_k", "of_v")]
         tables[1] = tables[1 - is_shared]
         if is_packed:
             for table in dict.fromkeys(tables):
