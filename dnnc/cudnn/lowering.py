@@ -369,12 +369,9 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     }
     # How scores are rounded is the engine's.
     found.pop("unfuse_fma", None)
-    modifications = [name for name in _MODIFICATIONS if found.get(name) is not None]
-    for name in modifications:
-        found[name] = lowered.modification(node, found[name])
-    if modifications and not found.get("use_padding_mask"):
-        # Lengths are then only what the function reads, which has them already.
-        found = _without(found, "seq_len_q", "seq_len_kv")
+    for name in _MODIFICATIONS:
+        if found.get(name) is not None:
+            found[name] = lowered.modification(node, found[name])
     for parameter, tensors in _sides(node):
         if found.get(parameter) is None and (rows := lowered.rows(tensors)) is not None:
             found[parameter] = rows
