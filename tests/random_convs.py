@@ -132,10 +132,10 @@ def window_of(random: Random, extent: int, *, is_dense: bool) -> dict[str, int]:
 _ONE_TAP = {"taps": 1, "stride": 1, "dilation": 1, "pre": 0, "post": 0}
 
 
-def draw(random: Random, surface: Surface, target: str) -> Drawn:
-    """A graph whose convolution the engine takes."""
+def draw(random: Random, surface: Surface, target: str, *, is_gradient: bool = False) -> Drawn:
+    """A graph whose convolution the engine takes; is_gradient: always an image's gradient."""
     io = dtypes.of(random.choice(surface.types))
-    spatial, is_gradient = random.choice(surface.spatial), random.random() < 0.35
+    spatial, is_gradient = random.choice(surface.spatial), random.random() < 0.35 or is_gradient
     c, groups, k = (random.choice(n) for n in (surface.channels, surface.groups, surface.outputs))
     is_stem = surface is SURFACES["conv_stem_sm90"]
     extents = [random.choice((1, 2, 3, 5, 6, 7, 9)) for _ in range(spatial)]

@@ -139,9 +139,15 @@ def by_processes(*arguments):
         return other.submit(random_attention.main, own).result()
 
 
-def test_seeds_that_are_right(capfd):
-    assert by_processes("--only", "any", "--seeds", "3") == 0
+def test_seeds_that_are_right(capfd, tmp_path):
+    log = tmp_path / "answers"
+    own = ("--only", "any", "--log", str(log))
+    assert by_processes(*own, "--seeds", "3") == 0
     assert "PASSED, 1 of 1 right" in capfd.readouterr().out
+    assert by_processes(*own, "--seeds", "3", "4", "--within", "0") == 2
+    said = capfd.readouterr().out
+    assert "not run: 1; go on with --first 4 --count 1" in said
+    assert "NOT ALL RUN, 1 of 1 right" in said
 
 
 def test_a_seed_that_takes_too_long_is_a_failure(capfd):

@@ -17,10 +17,10 @@ SEEDS, MORE_SEEDS = 3, 150
 _DRAWS = 40  # of which engines take more than half
 
 
-def drawn_for(random, engine, target):
+def drawn_for(random, engine, target, **options):
     """(what was drawn, its fusion), of a graph that the engine takes."""
     for _ in range(_DRAWS):
-        drawn = draw(random, SURFACES[engine.name], target)
+        drawn = draw(random, SURFACES[engine.name], target, **options)
         graph = drawn.graph.graph.finalize()
         (fusion,) = partition(graph, [graph.live_ops])
         if not engine.supports(fusion, of(target)):
@@ -28,10 +28,11 @@ def drawn_for(random, engine, target):
     raise AssertionError(f"{engine.name} takes none of {_DRAWS} graphs")
 
 
-def run(engine_name, seed):
+def run(engine_name, seed, *, is_gradient=False):
+    """is_gradient: whether it always is an image's gradient."""
     random, engine = Random(seed), engine_named(engine_name)
     target = "sm_90a" if engine_name.endswith("sm90") else machine.current().target
-    drawn, fusion = drawn_for(random, engine, target)
+    drawn, fusion = drawn_for(random, engine, target, is_gradient=is_gradient)
     graph = drawn.graph.graph.finalize()
     inputs = random_inputs(graph, drawn.sizes, seed)
     if drawn.can_be_infinite and random.random() < 0.3:

@@ -32,7 +32,8 @@ def run(name, seed):
     with np.errstate(all="ignore"):
         check(
             drawn.graph, drawn.sizes, engine=name, knobs=dict(knobs), target=target,
-            inputs=inputs, seed=seed, slack=8.0, allowance=drawn.allowance,
+            inputs=inputs, seed=seed, slack=8.0,
+            allowance=drawn.allowance + machine.current().cut,
         )  # fmt: skip
 
 
