@@ -39,13 +39,10 @@ lint: $(STAMP) ## ruff and pyright
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-# On a machine with a GPU and the CUDA toolkit: one small shape of each feature.
+# On a machine with a GPU and the CUDA toolkit: the small shapes of each feature.
 sanitize: $(STAMP) ## compute-sanitizer on small shapes; needs a GPU
 	for tool in memcheck synccheck racecheck; do \
-	  tests="gpu and feature"; \
-	  if [ $$tool = racecheck ]; then tests="$$tests and not exchange"; fi; \
-	  compute-sanitizer --tool $$tool --error-exitcode 1 --print-limit 20 \
-	    $(BIN)/python -m pytest -q -m "$$tests" tests/gpu || exit 1; \
+	  $(BIN)/python -m tests.gpu.sanitize --tool $$tool --all || exit 1; \
 	done
 
 clean: ## removes .venv and build

@@ -1,0 +1,133 @@
+"""Tests marked `feature` under compute-sanitizer, each in a process of its own, many side by side.
+
+    python -m tests.gpu.sanitize --tool racecheck --processes 15 --within 110
+
+Of each test function one parametrization runs: that of `--turn`, counted from the first and again
+from there.  `--all` runs all.  `--match` keeps those whose names a regular expression finds.
+racecheck leaves those out that are marked `exchange`.  A test that fails, takes longer than
+`--seconds`, or of which the tool reports an error is said, with what the tool says first; the exit
+status is 1 then, and 2 where some were not run in the time of `--within`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+_REPORTED = 86  # the tool's exit status where it found an error
+_NOT_RUN = "not run"
+
+
+def collected(tool: str) -> list[str]:
+    """Names of the tests that a tool runs, as pytest takes them."""
+    marks = "gpu and feature" + (" and not exchange" if tool == "racecheck" else "")
+    said = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", marks, "tests/gpu"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    found = [line for line in said.stdout.splitlines() if "::" in line]
+    if said.returncode or not found:
+        raise SystemExit(f"no tests were collected:\n{said.stdout[-2000:]}{said.stderr[-2000:]}")
+    return found
+
+
+def one_of_each(names: Iterable[str], turn: int) -> list[str]:
+    """One parametrization of each test function."""
+    functions: dict[str, list[str]] = {}
+    for name in names:
+        functions.setdefault(name.partition("[")[0], []).append(name)
+    return [parametrized[turn % len(parametrized)] for parametrized in functions.values()]
+
+
+def verdict(status: int, said: str) -> str:
+    """What is wrong with a test that ended; "" where it passed and the tool found nothing."""
+    if status == _REPORTED:
+        lines = [line for line in said.splitlines() if line.startswith("========= ")]
+        return "reported: " + " | ".join(line.strip("= ") for line in lines[1:5])
+    if status or not re.search(r"\b[1-9]\d* passed", said):
+        return f"no pass (status {status}): " + " | ".join(said.splitlines()[-6:])
+    return ""
+
+
+def run(name: str, options: argparse.Namespace, end: float) -> str:
+    """What is wrong with a test under the tool."""
+    seconds = min(options.seconds, end - time.monotonic())
+    if seconds < 1:
+        return _NOT_RUN
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [
+        options.program, "--tool", options.tool, "--error-exitcode", str(_REPORTED),
+        "--print-limit", "4", sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+        "-m", "gpu", name,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the tool, and what runs under it
+        said, _ = process.communicate()
+        return _NOT_RUN if seconds < options.seconds else f"no answer after {seconds:.0f} s"
+    if options.logs:
+        options.logs.mkdir(parents=True, exist_ok=True)
+        file = re.sub(r"\W+", "-", name)[-120:] + f".{options.tool}.log"
+        (options.logs / file).write_text(said)
+    return verdict(process.returncode, said)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
+    begun = time.monotonic()
+    names = [name for name in collected(options.tool) if re.search(options.match, name)]
+    if not options.all:
+        names = one_of_each(names, options.turn)
+    answers: dict[str, str] = {}
+
+    def told(name: str) -> None:
+        answers[name] = wrong = run(name, options, begun + options.within)
+        if wrong not in ("", _NOT_RUN):
+            print(f"FAILED {name}: {wrong}", flush=True)
+
+    with ThreadPoolExecutor(options.processes) as hands:
+        list(hands.map(told, names))
+    left = [name for name in names if answers[name] == _NOT_RUN]
+    failed = sum(answers[name] not in ("", _NOT_RUN) for name in names)
+    if left:
+        print("not run:", *left, sep="\n  ")
+    print(
+        f"{options.tool}: {len(names) - failed - len(left)} of {len(names)} tests right and "
+        f"without an error, {failed} failed, {len(left)} not run, {time.monotonic() - begun:.0f} s",
+        flush=True,
+    )
+    return 1 if failed else 2 if left else 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.sanitize")
+    parser.add_argument("--tool", choices=TOOLS, default="memcheck")
+    parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--turn", type=int, default=0, help="which parametrization of each test")
+    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--match", default="", help="regular expression of names")
+    parser.add_argument("--seconds", type=float, default=60.0, help="a test may take")
+    parser.add_argument("--within", type=float, default=1e9, help="seconds that all may take")
+    parser.add_argument("--logs", type=Path, help="folder of what each test's process said")
+    found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    parser.add_argument("--program", default=found, help="where the tool lies")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
