@@ -3,6 +3,8 @@
     dx [n, c, h, w] = the gradient of dy [n, k, p, q], the result of f [k, c / groups, r, s] forward
 
 An id is conv_dgrad/type/epilogue/shape; the shape is the forward convolution's, see `conv_shape`.
+"norm" is DgradDreluBNBwdWeight of cuDNN's guide: the image is that of relu(a batch norm of x), dx
+is masked by it, and the norm's gradients and the factors of dBNApply are results, too.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ EPILOGUES: dict[str, Callable[[Any, Buffers], Any]] = {
     "plain": lambda dx, s: dx,
     "add": lambda dx, s: dx + s["residual"],
     "drelu": lambda dx, s: dx * (s["y"] > 0),
+    "norm": lambda dx, s: _of_norm(dx, s),
 }
-_READ = {"add": "residual", "drelu": "y"}  # of dx's dims
+_READ = {"add": "residual", "drelu": "y", "norm": "x"}  # of dx's dims
+# A number of each channel in f32: what a norm has, and what "norm" gives.
+NORM = ("mean", "rstd", "scale", "bias")
+GRADIENTS = ("dscale", "dbias", "of_dy", "of_x", "shift")
 
 
 def conv_dgrad(dtype: str, epilogue: str, shape: ConvShape) -> Case:
@@ -38,7 +44,7 @@ def conv_dgrad(dtype: str, epilogue: str, shape: ConvShape) -> Case:
         kind="conv_dgrad",
         p=p,
         make=lambda: _make(p),
-        exact=lambda buffers: {"dx": _exact(p, buffers)},
+        exact=lambda buffers: _exact(p, buffers),
         flops=shape.flops,
         bytes=bytes_,
         unit=unit(shape.flops, bytes_),
@@ -80,12 +86,44 @@ def _make(p: dict[str, Any]) -> Buffers:
     }
     if p["epilogue"] in _READ:
         found[_READ[p["epilogue"]]] = normal(shape.x, dtype)
+    if p["epilogue"] == "norm":
+        channel = shape.channels(shape.c)
+        found["x"] += normal(channel, dtype)
+        variance, mean = torch.var_mean(found["x"].float(), _axes(shape.rank), keepdim=True)
+        found |= {"mean": mean, "rstd": torch.rsqrt(variance + 1e-5)}
+        found["scale"] = empty(channel, torch.float32).uniform_(0.5, 1.5)
+        found["bias"] = normal(channel, torch.float32, 0.5)
+        # A gradient that is neither without a mean nor apart from x: else sums would cancel.
+        found["dy"].add_(0.5)
+        found["f"].add_(min(1.0, terms**-0.5) / 2)
+        found |= {name: empty(channel, torch.float32) for name in GRADIENTS}
     return found
 
 
-def _exact(p: dict[str, Any], s: Buffers) -> Any:
-    """The result in f32, which is exact beside what 16 bits hold: in f64 it would take seconds."""
+def _axes(rank: int) -> list[int]:
+    return [0, *range(2, 2 + rank)]
+
+
+def _of_norm(dx: Any, s: Buffers) -> Any:
+    """dx masked by a ReLU of a batch norm of x, and what dBNApply needs."""
+    x, mean, rstd, scale = (s[name] for name in ("x", "mean", "rstd", "scale"))
+    normal = (x - mean) * rstd
+    made = dx * (normal * scale + s["bias"] > 0)
+    axes, count = _axes(dx.dim() - 2), dx.numel() / dx.shape[1]
+    dscale = (made * normal).sum(axes, keepdim=True)
+    dbias = made.float().sum(axes, keepdim=True)
+    of_dy = scale * rstd
+    of_x = -of_dy * rstd * dscale / count
+    return made, dscale, dbias, of_dy, of_x, -of_dy * dbias / count - of_x * mean
+
+
+def _exact(p: dict[str, Any], s: Buffers) -> Buffers:
+    """The results in f32, exact beside what 16 bits hold: in f64 it would take seconds."""
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         dx = _direct(p, s["dy"].float(), s["f"].float(), s["dx"].float())
+    if p["epilogue"] == "norm":
+        made = _of_norm(dx, s | {"x": s["x"].float()})
+        names = ("dx", *GRADIENTS)
+        return {name: value.double() for name, value in zip(names, made, strict=True)}
     rest = {name: s[name].float() for name in ("residual", "y") if name in s}
-    return EPILOGUES[p["epilogue"]](dx, rest).double()
+    return {"dx": EPILOGUES[p["epilogue"]](dx, rest).double()}

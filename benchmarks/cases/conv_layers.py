@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from .case import Case
 from .conv import conv
 from .conv_before import conv_before
+from .conv_dgrad import conv_dgrad
 from .conv_shape import ConvShape
 from .conv_wgrad import conv_wgrad
 
@@ -199,6 +200,16 @@ def wgrad_patterns() -> list[Case]:
         for operation in ("sum", "scaled")
         for n in BATCHES
         for number in range(4)
+    ]
+
+
+def gradient_patterns() -> list[Case]:
+    """ConvBNwgrad and DgradDreluBNBwdWeight of every layer but the first."""
+    return [
+        made("fp16", operation, _layer(n, number))
+        for made, operation in ((conv_wgrad, "scaled"), (conv_dgrad, "norm"))
+        for n in BATCHES
+        for number in range(len(LAYERS) - 1)
     ]
 
 

@@ -17,6 +17,7 @@ from .conv_dgrad import conv_dgrad_of
 from .conv_dgrad_layers import dgrad_layers, more_dgrad_layers
 from .conv_layers import (
     depthwise_layers,
+    gradient_patterns,
     layers,
     more_layers,
     small_wgrad_layers,
@@ -238,6 +239,11 @@ def conv_wgrad() -> list[Case]:
     return [add(8192, 16384), *wgrad_layers(), *wgrad_patterns(), *small_wgrad_layers()]
 
 
+def conv_patterns() -> list[Case]:
+    """Gradients beside a batch norm, two patterns of cuDNN's guide, after the streaming kernel."""
+    return [add(8192, 16384), *gradient_patterns()]
+
+
 def attention() -> list[Case]:
     """Attention forward: heads, sizes, types, layouts, and work on scores."""
     return listed()
@@ -340,6 +346,7 @@ SETS = {
     "dgrad": dgrad,
     "dgrad-more": dgrad_more,
     "conv-wgrad": conv_wgrad,
+    "conv-patterns": conv_patterns,
     "attention": attention,
     "attention-backward": attention_backward,
     "attention-ordered": attention_ordered,

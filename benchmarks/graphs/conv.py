@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..cases.conv_dgrad import GRADIENTS, NORM
 from ..cases.conv_shape import ConvShape
 from .image_norm import output
 
@@ -78,7 +79,25 @@ def _conv_dgrad(made: Graph, p: Mapping[str, Any]) -> None:
         dx = g.add(a=dx, b=made.input("residual", *shape.x, dtype))
     if p["epilogue"] == "drelu":
         dx = g.relu_backward(loss=dx, input=made.input("y", *shape.x, dtype))
+    if p["epilogue"] == "norm":
+        _norms_gradients(made, p, dx)
+        return
     output(made, "dx", dx, shape.x, dtype)
+
+
+def _norms_gradients(made: Graph, p: Mapping[str, Any], dx: Any) -> None:
+    """dx masked by the ReLU of a batch norm of x, the norm's gradients, factors of dBNApply."""
+    g, shape, dtype = made.graph, p["shape"], p["dtype"]
+    channels = shape.channels(shape.c)
+    x = made.input("x", *shape.x, dtype)
+    mean, rstd, scale, bias = (made.input(name, *channels, "fp32") for name in NORM)
+    normal = g.mul(a=g.sub(a=x, b=mean), b=rstd)
+    y = g.add(a=g.mul(a=normal, b=scale), b=bias)
+    dx = g.relu_backward(loss=dx, input=y)
+    output(made, "dx", dx, shape.x, dtype)
+    found = g.dbn_weight(dy=dx, x=x, mean=mean, inv_variance=rstd, scale=scale)
+    for name, gradient in zip(GRADIENTS, found, strict=True):
+        output(made, name, gradient, channels, "fp32")
 
 
 def _conv_wgrad(made: Graph, p: Mapping[str, Any]) -> None:

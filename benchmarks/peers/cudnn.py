@@ -16,6 +16,7 @@ from .. import timing
 from ..cases.case import Buffers, Case
 from ..cases.kinds import torch_type
 from ..graphs import build as graphs
+from .cudnn_descriptors import DescriptorGraph
 
 if TYPE_CHECKING:
     from .contestants import Bench, Column
@@ -79,12 +80,14 @@ def _buffer(tensor: torch.Tensor) -> Any:
 def columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     """cudnn: the first plan of the heuristics that builds; cudnn_best: the fastest of all where
     `cudnn-plans` has looked for it, else of those that can be tried in `bench.tune_seconds`."""
-    made = CudnnGraph(case, sets, bench.stream)
+    has_method = case.p.get("epilogue") != "norm"  # or the frontend lacks one of its operations
+    kind = CudnnGraph if has_method else DescriptorGraph
+    made = kind(case, sets, bench.stream)
     known = bench.cudnn_plans.get(case.id)
     return _named(made, known) if known else _tuned(made, len(sets), bench)
 
 
-def _named(made: CudnnGraph, known: Mapping[str, Any]) -> dict[str, Column]:
+def _named(made: CudnnGraph | DescriptorGraph, known: Mapping[str, Any]) -> dict[str, Column]:
     if "error" in known:
         raise RuntimeError(known["error"])
     names = made.names()
@@ -100,7 +103,7 @@ def _named(made: CudnnGraph, known: Mapping[str, Any]) -> dict[str, Column]:
     return {"cudnn": column(known["first"]), "cudnn_best": column(known["best"])}
 
 
-def _tuned(made: CudnnGraph, sets: int, bench: Bench) -> dict[str, Column]:
+def _tuned(made: CudnnGraph | DescriptorGraph, sets: int, bench: Bench) -> dict[str, Column]:
     names = made.names()
     found: list[tuple[float, int, timing.Launch]] = []
     failed: list[str] = []
