@@ -174,12 +174,15 @@ def test_nothing_is_added_to_memory():
 
 
 def test_on_hopper_it_takes_what_the_engine_for_it_declines():
-    def engines(arguments, depth):
-        config = best_config(graph_of(arguments, depth), of("sm_90a"))
+    def engines(results):
+        g = gradient(CAUSAL, io=dtypes.bf16, rows=2048, columns=2048, **heads_of(64, heads=16))()
+        for tensor in g.graph.ops[-1].results:
+            tensor.set_data_type(results)
+        config = best_config(g.graph.finalize(), of("sm_90a"))
         return [choice.engine.name for choice in config.choices]
 
-    assert engines(CAUSAL, 64) == ["sdpa_bwd_sm90"]
-    assert engines({**CAUSAL, "use_causal_mask": False}, 256) == ["sdpa_bwd_sm80"]
+    assert engines(dtypes.bf16) == ["sdpa_bwd_sm90"]
+    assert engines(dtypes.f32) == ["sdpa_bwd_sm80"]
 
 
 REFUSED = {
