@@ -33,7 +33,7 @@ from .value import wrapped
 Body = Callable[..., Any]
 
 
-def loop(low: Any, high: Any, step: Any = 1, *, state: Any = ()) -> Callable[[Body], Any]:
+def loop(low: Any, high: Any, step: Any = 1, *, state: Any) -> Callable[[Body], Any]:
     """A counted loop: the decorated body(i, record) gives the next record, and its name becomes
     the record after the last round.
 

@@ -31,6 +31,7 @@ from ...mlir import nvvm
 from .. import ops
 from ..ampere import mma
 from ..memory.smem import CHUNK_BYTES, pointer_to
+from ..state import each
 from .staged_store import store_matrices
 from .wgmma import ROW_BYTES
 
@@ -75,7 +76,8 @@ class TurnedBytes:
         place = ((lane >> 4) ^ inner) << 4
         lines = target + ((lane & (N - 1)) * ROW_BYTES + place)
 
-        def columns(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        @each(warp, self.width // N, warps)
+        def _(block: Any) -> None:
             panel, chunk = block >> 3, block & 7
             swizzled = (chunk ^ inner) * CHUNK_BYTES
             start = rows + (panel * (self.keys * ROW_BYTES) + swizzled)
@@ -90,9 +92,6 @@ class TurnedBytes:
                     panel_start = line + step // 4 * self.panel_bytes
                     there = panel_start ^ (step % 4 * 2 * CHUNK_BYTES)
                     store_matrices(there, _split(words), "row")
-            return carried
-
-        ops.for_(warp, self.width // N, warps, [], columns)
 
 
 def _split(words: Sequence[Any]) -> list[Any]:

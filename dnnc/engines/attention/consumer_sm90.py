@@ -22,7 +22,7 @@ from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, Ste
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import smem
-from ...codegen.state import chosen, loop
+from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
 from ...mlir import llvm, nvvm
 from ...mlir import math as mlir_math
@@ -101,20 +101,15 @@ class SdpaConsumer:
             return
         t, heads = self.tiling, schedule.heads
 
-        step = ops.block_count()
-
-        @loop(ops.block_id(), self.kernel.size(heads), step)
-        def _(number: Any, nothing: tuple[()]) -> tuple[()]:
+        @each(ops.block_id(), self.kernel.size(heads), ops.block_count())
+        def _(number: Any) -> None:
             entry, head = schedule.split(number)
             first = schedule.end(entry) + self.own * wgmma.M
 
-            @loop(first, self.kernel.size(schedule.queries), t.queries)
-            def _(row: Any, nothing: tuple[()]) -> tuple[()]:
+            @each(first, self.kernel.size(schedule.queries), t.queries)
+            def _(row: Any) -> None:
                 walk = self.walks.at(schedule.at(entry, head, row), row)
                 walk.store_no_statistics(self.softmax)
-                return nothing
-
-            return nothing
 
     def _tile(self, tile: QueryTile, now: Progress) -> Progress:
         whole = self.block.blocks(tile)

@@ -23,6 +23,7 @@ from ...codegen.hopper import tma, wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
+from ...codegen.state import each
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from .entry import Entry, cut_length, first_row, read
@@ -275,9 +276,4 @@ def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:
         for number in range(count):
             body(number)
         return
-
-    def step(number: Any, carried: Any) -> Any:
-        body(number)
-        return carried
-
-    ops.for_(0, count, 1, [], step)
+    each(0, count)(body)
