@@ -101,7 +101,9 @@ class SdpaConsumer:
             return
         t, heads = self.tiling, schedule.heads
 
-        @each(ops.block_id(), self.kernel.size(heads), ops.block_count())
+        step = ops.block_count()
+
+        @each(ops.block_id(), self.kernel.size(heads), step)
         def _(number: Any) -> None:
             entry, head = schedule.split(number)
             first = schedule.end(entry) + self.own * wgmma.M
