@@ -53,7 +53,7 @@ class LongQueryGradients(ResultRows):
     def unit_place(self, number: Any, own: Any) -> RowPlace:
         found = self.schedule.block_place(number)
         entry, head = (place.index().base for place in found.head.batch.values())
-        return RowPlace(entry, head, ops.mul(found.block, self.schedule.tiling.queries))
+        return RowPlace(entry, head, found.block * self.schedule.tiling.queries)
 
     def total(self, number: Any, own: Any, thread: Any, panel: int) -> list[Any]:
         """A panel's sums."""
@@ -118,8 +118,8 @@ class AfterEmitter:
                 bytes_.append(result.bytes * (CONSUMERS if is_long else 1))
         if bytes_:
             self.base = self.kernel.dynamic_shared(max(bytes_), ALIGNMENT)
-        self.group = ops.shr(ops.thread_id(), 7)
-        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self.group = ops.thread_id() >> 7
+        self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         targets = self.parts.region.targets(self.kernel)
         work: list[tuple[Expr, Callable[[Any], None]]] = []
         if is_long:
@@ -155,8 +155,8 @@ class AfterEmitter:
             return
         blocks = self.kernel.size(count)
         ops.if_else(
-            ops.less(number, blocks), lambda: run(number),
-            lambda: self._share(ops.sub(number, blocks), others),
+            number < blocks, lambda: run(number),
+            lambda: self._share(number - blocks, others),
         )  # fmt: skip
 
     def _keys(self, result: KeyGradients, number: Any) -> None:
@@ -164,8 +164,8 @@ class AfterEmitter:
         if not result.is_plain:
             result.finish(number, self.group, self.thread)
             return
-        own_rows = ops.mul(self.group, wgmma.M * wgmma.ROW_BYTES)
-        buffer = ops.add(smem.address(self.base), own_rows)
+        own_rows = self.group * (wgmma.M * wgmma.ROW_BYTES)
+        buffer = smem.address(self.base) + own_rows
         sums: list[Any] = []
         for panel in range(result.panels):
             sums += result.total(number, self.group, self.thread, panel)
@@ -206,8 +206,8 @@ class AfterEmitter:
         kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
         base, group, thread = self.base, self.group, self.thread
         found = s.block_place(number)
-        first = ops.add(ops.mul(group, t.dq_part_bytes), ops.mul(thread, 4 * TOGETHER))
-        start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(first))
+        first = group * t.dq_part_bytes + thread * (4 * TOGETHER)
+        start = ops.to_i64(number) * t.dq_bytes + ops.to_i64(first)
         source = smem.byte_pointer(kernel.workspace(self.sums), start)
         pairs: list[list[Any]] = []
         four = ops.vector_type(ops.f32_type(), TOGETHER)
@@ -215,28 +215,28 @@ class AfterEmitter:
             place = j * wgmma.WARPGROUP_THREADS * 4 * TOGETHER
             loaded = ops.load(smem.byte_pointer(source, place), four, 4 * TOGETHER)
             pairs.append([self._pair(loaded, half) for half in (0, 1)])
-        column, panel = ops.mul(group, t.dq_columns), 0
+        column, panel = group * t.dq_columns, 0
         if not t.shares_queries:
-            column, panel = 0, ops.mul(group, self.store.bytes)
-        buffer = ops.add(smem.address(base), panel)
-        offset = ops.mul(column, wgmma.ROW_BYTES)
-        self.store.put(ops.add(buffer, offset), thread, pairs)
+            column, panel = 0, group * self.store.bytes
+        buffer = smem.address(base) + panel
+        offset = column * wgmma.ROW_BYTES
+        self.store.put(buffer + offset, thread, pairs)
         tma.show_writes()
         ops.barrier()
         if self.packed is not None:
             batch = found.head.batch
             self.packed.copy(
                 smem.address(base), self.store.bytes, t.queries, batch[0].index().base,
-                batch[1].index().base, ops.mul(found.block, t.queries), ops.thread_id(), THREADS,
+                batch[1].index().base, found.block * t.queries, ops.thread_id(), THREADS,
             )  # fmt: skip
             return
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
             for number_ in range(t.depth_panels):
                 at = [
-                    *found.head.batch.values(), Index.of(ops.mul(found.block, t.queries)),
+                    *found.head.batch.values(), Index.of(found.block * t.queries),
                     Index.of(number_ * wgmma.M),
                 ]  # fmt: skip
-                place = ops.add(smem.address(base), number_ * self.store.bytes)
+                place = smem.address(base) + number_ * self.store.bytes
                 self.store.start(self.map_, place, tma.place(self.store.box, at))
             tma.commit()
             tma.wait_read(0)
@@ -246,35 +246,35 @@ class AfterEmitter:
         s, t = self.schedule, self.schedule.tiling
         finish = Finish(self.kernel, self.parts, "dq")
         found = s.block_place(number)
-        part = ops.mul(self.group, t.dq_part_bytes)
-        start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(part))
+        part = self.group * t.dq_part_bytes
+        start = ops.to_i64(number) * t.dq_bytes + ops.to_i64(part)
         source = smem.byte_pointer(self.kernel.workspace(self.sums), start)
-        columns, panel = ops.mul(self.group, t.dq_columns), 0
+        columns, panel = self.group * t.dq_columns, 0
         if not t.shares_queries:
-            columns, panel = 0, ops.mul(self.group, wgmma.M)
+            columns, panel = 0, self.group * wgmma.M
         size = self.kernel.size(s.queries)
         for first in range(0, t.dq_columns * wgmma.M // _RUN, wgmma.WARPGROUP_THREADS):
             # [8 queries of a block][warp][upper or lower 8 rows][query]
-            run = ops.add(self.thread, first)
-            inner, half = ops.and_(run, 7), ops.and_(ops.shr(run, 3), 1)
-            warp, j = ops.and_(ops.shr(run, 4), 3), ops.shr(run, 6)
-            lane = ops.add(ops.mul(warp, 32), ops.shr(inner, 1))
-            register = ops.add(ops.mul(half, 2), ops.and_(inner, 1))
-            place = ops.add(ops.mul(j, wgmma.WARPGROUP_THREADS), lane)
-            place = ops.mul(ops.add(ops.mul(place, TOGETHER), register), 4)
+            run = self.thread + first
+            inner, half = run & 7, (run >> 3) & 1
+            warp, j = (run >> 4) & 3, run >> 6
+            lane = warp * 32 + (inner >> 1)
+            register = half * 2 + (inner & 1)
+            place = j * wgmma.WARPGROUP_THREADS + lane
+            place = (place * TOGETHER + register) * 4
             values = [
                 ops.load(
-                    smem.byte_pointer(source, ops.add(place, row * 4 * TOGETHER * 4)),
+                    smem.byte_pointer(source, place + row * 4 * TOGETHER * 4),
                     ops.f32_type(), 4,
                 )
                 for row in range(_RUN)
             ]  # fmt: skip
-            element = ops.add(panel, ops.add(ops.mul(warp, 16), ops.mul(half, 8)))
-            query = ops.add(columns, ops.add(ops.mul(j, 8), inner))
-            query = ops.add(ops.mul(found.block, t.queries), query)
+            element = panel + (warp * 16 + half * 8)
+            query = columns + (j * 8 + inner)
+            query = found.block * t.queries + query
             inside = ops.less(query, size) if s.has_row_tail else None
             if t.depth % wgmma.M:
-                inside = ops.both(inside, ops.less(element, t.depth))
+                inside = ops.both(inside, element < t.depth)
             at = [*found.head.batch.values(), Index.of(query), Index(element, 1, _RUN)]
             finish.store(ops.from_elements(values), at, inside)
         finish.meet(self.thread)

@@ -43,7 +43,7 @@ from ...mlir import arith
 from .bwd_finish import Finish, is_plain, place_of
 from .bwd_query_side import QueryWalk
 from .bwd_rows import RowNumbers
-from .bwd_schedule import GradientSchedule, QueryBlocks
+from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm80 import PassTiling
 from .bwd_walk import GradientWalk
 from .entry import packed_entry
@@ -127,22 +127,10 @@ class PassEmitter:
         for stage in range(t.stages - 1):
             self._load(head, blocks.first + stage, blocks.end, stage * t.stage_bytes)
         state = self.ring.first(), now
-        for first, end, is_masked in self._runs(blocks):
+        for first, end, is_masked in s.runs(self.tile, blocks):
             step = partial(self._step, head, rows, blocks.end, is_masked=is_masked)
             state = loop(first, end, state=state)(step)
         return state[1]
-
-    def _runs(self, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
-        """(first, end, whether masks hide any of it) of blocks, in order."""
-        s, runs = self.schedule, list[tuple[Any, Any, bool]]()
-        may_hide = self.parts.has_masks or s.has_tail or not self.tiling.of_keys
-        if may_hide:
-            runs.append((blocks.first, blocks.whole, True))
-        if blocks.whole is not blocks.whole_end or not may_hide:
-            runs.append((blocks.whole, blocks.whole_end, False))
-        if blocks.whole_end is not blocks.end:
-            runs.append((blocks.whole_end, blocks.end, True))
-        return runs
 
     # ---- rows in memory
 

@@ -202,7 +202,7 @@ class GradientEmitter:
             entries.update((name, self.operands[name].entry(head)) for name in ("q", "do"))
 
         def step(head: QueryTile, block: Any, cursor: Cursor, is_masked: bool) -> Cursor:
-            row = ops.mul(block, t.queries)
+            row = block * t.queries
             for name, ring, more in (("q", self.q, t.row_bytes), ("do", self.do, 0)):
                 ring.wait_empty(cursor)
                 ring.expect(cursor, ring.stage_bytes + more)
@@ -301,13 +301,11 @@ class GradientEmitter:
         return smem.byte_pointer(sums, place)
 
     def arrive(self, first: int, own: Any, threads: int) -> None:
-        barrier = ops.value_of(ops.add(own, first))
+        barrier = ops.value_of(own + first)
         nvvm.barrier_arrive(ops.const(threads), barrier_id=barrier)
 
     def meet(self, first: int, own: Any, threads: int) -> None:
-        nvvm.barrier(
-            barrier_id=ops.value_of(ops.add(own, first)), number_of_threads=ops.const(threads)
-        )
+        nvvm.barrier(barrier_id=ops.value_of(own + first), number_of_threads=ops.const(threads))
 
     # ---- the consumers
 
@@ -375,7 +373,7 @@ class GradientEmitter:
         panel = 0 if t.shares_queries else self.own * self.keys_turned.panel_bytes
         self.k_turned = self.described(panel, self.keys_turned)
         part = self.own * (t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
-        self.ds_all = self.described(ops.add(part, t.ds_offset), self.query_rows)
+        self.ds_all = self.described(part + t.ds_offset, self.query_rows)
         self.describe_queries()
         self.find_places(self.own)
         own_sums = self.own * t.dq_part_bytes + self.thread * 16
@@ -383,9 +381,9 @@ class GradientEmitter:
 
     def describe_keys(self, own: Any) -> None:
         """Rows of K and V of a warpgroup that has scores.  own: the number of its keys."""
-        own_rows = ops.mul(own, wgmma.M * wgmma.ROW_BYTES)
+        own_rows = own * (wgmma.M * wgmma.ROW_BYTES)
         self.k_own = self.described(own_rows, self.key_rows)
-        self.v_own = self.described(ops.add(own_rows, self.tiling.v_offset), self.key_rows)
+        self.v_own = self.described(own_rows + self.tiling.v_offset, self.key_rows)
 
     def describe_queries(self) -> None:
         """Q and dO of the first stage, as they are and transposed."""
@@ -400,11 +398,11 @@ class GradientEmitter:
         t = self.tiling
         _, right = wgmma.AccumulatorLayout.origin(self.thread)
         self.row_place = self.address + (right * 4 + t.rows_offset)
-        own_part = ops.add(ops.mul(own, t.ds_part_bytes), t.ds_offset)
+        own_part = own * t.ds_part_bytes + t.ds_offset
         self.ds_place = self.address + own_part + turned_offset(self.thread)
 
     def described(self, offset: Any, panels: wgmma.Panels) -> Any:
-        return wgmma.descriptor(ops.add(self.address, offset), panels)
+        return wgmma.descriptor(self.address + offset, panels)
 
     def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
         t, tile = self.tiling, self.tile
@@ -414,7 +412,7 @@ class GradientEmitter:
         cursor = now.cursor
         buffer = cursor.stage  # of dS
         self.walk.met = now.met
-        row = ops.mul(block, t.queries)
+        row = block * t.queries
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
 
@@ -528,8 +526,8 @@ class GradientEmitter:
     def store(self, name: str, sums: Sequence[Any], offset: int, tile: KeyTile, keys: Any) -> None:
         """dK or dV, by way of the warpgroup's own keys or values.  keys: the number of its own."""
         result = self.results[name]
-        first = ops.add(ops.mul(keys, wgmma.M * wgmma.ROW_BYTES), offset)
-        buffer = ops.add(self.address, first)
+        first = keys * (wgmma.M * wgmma.ROW_BYTES) + offset
+        buffer = self.address + first
         result.put(sums, buffer, self.thread)
         tma.show_writes()
         self.meet_own()
@@ -546,5 +544,5 @@ def _part(own: Any, buffer: Any) -> Any:
 
 def moved(stage: Any, bytes_: int) -> Any:
     """The number to add to the descriptor of a ring's first stage."""
-    wide = ops.value_of(ops.mul(stage, bytes_ >> 4))
+    wide = ops.value_of(stage * (bytes_ >> 4))
     return arith.ExtUIOp(ops.i64_type(), wide).result

@@ -41,7 +41,7 @@ class KeyGradients(ResultRows):
 
     def place_of(self, tile: KeyTile, own: Any) -> RowPlace:
         """own: the warpgroup's number among those that have different keys."""
-        return RowPlace(tile.entry, tile.head, ops.add(tile.key, ops.mul(own, wgmma.M)))
+        return RowPlace(tile.entry, tile.head, tile.key + own * wgmma.M)
 
     def unit_place(self, number: Any, own: Any) -> RowPlace:
         """number: of the tile of keys."""
@@ -86,8 +86,8 @@ class KeyGradients(ResultRows):
     def _place(self, tile: Any, own: Any, thread: Any) -> Any:
         t = self.schedule.tiling
         bytes_ = t.key_part_bytes(self.elements)
-        inside = ops.add(ops.mul(own, bytes_ // t.key_groups), thread * (4 * TOGETHER))
-        at = ops.add(ops.mul(ops.to_i64(tile), bytes_), ops.to_i64(inside))
+        inside = own * (bytes_ // t.key_groups) + thread * (4 * TOGETHER)
+        at = ops.to_i64(tile) * bytes_ + ops.to_i64(inside)
         return smem.byte_pointer(self.kernel.workspace(self.parts_name), at)
 
     def _offset(self, register: int) -> int:

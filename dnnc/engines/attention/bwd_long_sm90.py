@@ -135,7 +135,7 @@ class LongGradientEmitter(GradientEmitter):
             # Few blocks are masked: what their masks read is found in each of them anew.
             tile, head = self.schedule.found_here(tile, head)
         self.walk.met = now.met
-        row = ops.mul(block, t.queries)
+        row = block * t.queries
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
         q, do, do_turned = self.q_rows + q, self.do_rows + do, self.do_turned_ + do

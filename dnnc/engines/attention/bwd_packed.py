@@ -59,20 +59,20 @@ class PackedRows:
         vector = ops.vector_type(element_type(target.tensor.type), _ELEMENTS)
         chunks = -(-width // _ELEMENTS)
         for number in range(-(-count * _COPIES // threads)):
-            at = ops.add(thread, number * threads)
-            own, chunk = ops.div(at, _COPIES), ops.rem(at, _COPIES)
-            place = ops.add(row, own)
-            turned = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn_of(wgmma.ROW_BYTES, own))
-            inside = ops.add(ops.mul(own, wgmma.ROW_BYTES), turned)
+            at = thread + number * threads
+            own, chunk = at // _COPIES, at % _COPIES
+            place = row + own
+            turned = (chunk * CHUNK_BYTES) ^ turn_of(wgmma.ROW_BYTES, own)
+            inside = own * wgmma.ROW_BYTES + turned
             is_there = ops.less(place, end)
             for panel in range(-(-chunks // _COPIES)):
-                pointer = smem.pointer_to(ops.add(ops.add(buffer, inside), panel * panel_bytes))
-                column = ops.add(ops.mul(chunk, _ELEMENTS), panel * _COPIES * _ELEMENTS)
+                pointer = smem.pointer_to(buffer + inside + panel * panel_bytes)
+                column = chunk * _ELEMENTS + panel * _COPIES * _ELEMENTS
                 there = is_there
                 if chunks < (panel + 1) * _COPIES:
-                    there = ops.both(there, ops.less(column, width))
+                    there = ops.both(there, column < width)
                 where = [
-                    Index.of(0), Index.of(head), Index.of(ops.add(found.first, place)),
+                    Index.of(0), Index.of(head), Index.of(found.first + place),
                     Index(column, 1, _ELEMENTS),
                 ]  # fmt: skip
                 target.store(where, ops.load(pointer, vector, CHUNK_BYTES), there)

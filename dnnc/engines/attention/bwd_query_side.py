@@ -34,6 +34,10 @@ class QuerySchedule(GradientSchedule):
         self.columns = ceildiv(self.keys, self.tiling.keys)
         self.condition = self.parts.condition
 
+    @property
+    def _may_hide(self) -> bool:
+        return True
+
     def place(self, number: Any) -> KeyTile:
         tile = super().place(number)
         if not self.tiling.is_longest_first:
@@ -46,13 +50,7 @@ class QuerySchedule(GradientSchedule):
         count = self.kernel.size(self.rows)
         if self.sees_all:
             return QueryBlocks(0, count, count, count)
-        first = ops.minimum(ops.maximum(found.some, 0) // width, count)
-        some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
-        end = ops.maximum(ops.ceildiv(some_end, width), first)
-        whole: Any = first
-        if not (isinstance(found.all, int) and found.all == 0):
-            start = ops.ceildiv(ops.maximum(found.all, 0), width)
-            whole = ops.minimum(ops.maximum(start, first), end)
+        first, end, whole = self._bounds(found)
         if isinstance(found.all_end, int) and found.all_end == 0:
             return QueryBlocks(first, end, whole, whole)
         # A block that the last key does not fill is masked.

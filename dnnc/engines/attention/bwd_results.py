@@ -99,7 +99,7 @@ class ResultRows:
             for i in range(0, len(sums), 4)
         ]
         for panel in range(self.panels):
-            place = ops.add(buffer, panel * self.panel_bytes)
+            place = buffer + panel * self.panel_bytes
             self.store.put(place, thread, rounded[8 * panel : 8 * panel + 8])
 
     def leave(self, buffer: Any, at: RowPlace, thread: Any) -> None:
@@ -118,7 +118,7 @@ class ResultRows:
         """Starts the copies; by one thread."""
         for panel in range(self.panels):
             corner = [Index.of(place) for place in (at.entry, at.head, at.row, 64 * panel)]
-            place = ops.add(buffer, panel * self.panel_bytes)
+            place = buffer + panel * self.panel_bytes
             self.store.start(self.map_, place, tma.place(self.store.box, corner))
         tma.commit()
 
@@ -130,14 +130,14 @@ class ResultRows:
         """Stores sums, scaled.  size: rows that there are.  sums_of: gives those of a panel."""
         finish = Finish(self.kernel, self.parts, self.name)
         down, right = wgmma.AccumulatorLayout.origin(thread)
-        first, end = ops.add(at.row, down), self.kernel.size(size)
+        first, end = at.row + down, self.kernel.size(size)
         has_tail = size.known_divisor() % wgmma.M != 0
         for panel in range(self.panels):
             sums = sums_of(panel)
             for place in range(0, len(sums), 2):
                 j, half = divmod(place // 2, 2)
-                row = ops.add(first, 8 * half)
-                column = ops.add(right, 64 * panel + 8 * j)
+                row = first + 8 * half
+                column = right + (64 * panel + 8 * j)
                 there = [
                     Index.of(at.entry), Index.of(at.head), Index.of(row), Index(column, 1, 2)
                 ]  # fmt: skip

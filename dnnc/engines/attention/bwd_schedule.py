@@ -142,15 +142,14 @@ class GradientSchedule:
         """The place of the tile that comes as the number-th."""
         rises, together = self._rises(number), self.tiling.together
         if self.tiling.is_longest_first or self.tiling.is_ordered:
-            own = ops.rem(number, together)
-            head, column = self._in_section(ops.div(number, together))
-            column = ops.add(ops.mul(column, together), own)
-            number = ops.add(ops.mul(head, self.kernel.size(self.columns)), column)
+            own = number % together
+            head, column = self._in_section(number // together)
+            number = head * self.kernel.size(self.columns) + (column * together + own)
         else:
             head, column = self._split(number, self.columns)
         shared, part = self._split(head, Expr.of(self.tiling.parts))
         entry, own = self._split(shared, self.key_heads)
-        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, part, number, rises)
+        return KeyTile(column * self.tiling.keys, entry, own, part, number, rises)
 
     def _rises(self, number: Any) -> Any:
         """Whether a tile goes through its blocks of queries the other way round, i1.
@@ -162,14 +161,14 @@ class GradientSchedule:
         t = self.tiling
         if not t.joins_heads or t.is_ordered or t.parts > 1 or self.lists is not None:
             return None
-        wave = ops.div(number, self.kernel.target.sm_count)
-        return ops.compare("ne", ops.and_(wave, 1), 0)
+        wave = number // self.kernel.target.sm_count
+        return ops.compare("ne", wave & 1, 0)
 
     def key_place(self, number: Any) -> KeyTile:
         """The place of a tile of keys by its number, [entry, head, keys]."""
         head, column = self._split(number, self.columns)
         entry, own = self._split(head, self.key_heads)
-        return KeyTile(ops.mul(column, self.tiling.keys), entry, own, 0, number)
+        return KeyTile(column * self.tiling.keys, entry, own, 0, number)
 
     def block_place(self, number: Any) -> BlockPlace:
         """The place of a block of queries by its number among those of all heads."""
@@ -190,10 +189,10 @@ class GradientSchedule:
         tiles = at_least(section * (self.columns // self.tiling.together), 1)
         which = self.kernel.divide(number, tiles)
         inside = self.kernel.remainder(number, tiles, which)
-        first = ops.mul(which, self.kernel.size(section))
-        height = ops.minimum(ops.sub(self.kernel.size(heads), first), self.kernel.size(section))
-        column = ops.div(inside, height)
-        return ops.add(first, ops.sub(inside, ops.mul(column, height))), column
+        first = which * self.kernel.size(section)
+        height = ops.minimum(self.kernel.size(heads) - first, self.kernel.size(section))
+        column = inside // height
+        return first + (inside - column * height), column
 
     @property
     def section(self) -> Expr:
@@ -215,10 +214,10 @@ class GradientSchedule:
 
     def query_head(self, tile: KeyTile, own: Any) -> QueryTile:
         """A query head's place; own: its number among those of the tile."""
-        inside = ops.add(ops.mul(tile.part, self.tile_heads), own)
-        head = ops.add(ops.mul(tile.head, self.group), inside)
+        inside = tile.part * self.tile_heads + own
+        head = tile.head * self.group + inside
         heads = self.kernel.size(self.query_heads)
-        number = ops.add(ops.mul(tile.entry, heads), head)
+        number = tile.entry * heads + head
         return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
 
     def found_here(self, tile: KeyTile, head: QueryTile) -> tuple[KeyTile, QueryTile]:
@@ -231,12 +230,12 @@ class GradientSchedule:
 
     def own_head(self, tile: KeyTile, head: QueryTile) -> Any:
         """A query head's number among those of the tile."""
-        first = ops.add(ops.mul(tile.head, self.group), ops.mul(tile.part, self.tile_heads))
-        return ops.sub(head.batch[1].index().base, first)
+        first = tile.head * self.group + tile.part * self.tile_heads
+        return head.batch[1].index().base - first
 
     def block_number(self, head: QueryTile, block: Any) -> Any:
         """The number of a head's block of queries among all."""
-        return ops.add(ops.mul(head.head, self.kernel.size(self.rows)), block)
+        return head.head * self.kernel.size(self.rows) + block
 
     # ---- the order of tiles that add to the same block of dQ
 
@@ -250,10 +249,10 @@ class GradientSchedule:
         block of a head."""
         own = self.own_head(tile, head)
         rows = self.kernel.size(self.rows)
-        place = ops.sub(ops.sub(rows, 1), block) if self.tiling.descends else block
+        place = rows - 1 - block if self.tiling.descends else block
         if self.tiling.joins_heads:
-            return ops.add(ops.mul(place, self.tile_heads), own)
-        return ops.add(ops.mul(own, rows), place)
+            return place * self.tile_heads + own
+        return own * rows + place
 
     # ---- the steps of a tile
 
@@ -274,7 +273,7 @@ class GradientSchedule:
 
         begin_run: called before each run of such.
         """
-        return self._each_head(tile, start, step, self._runs, lambda head: None, begin_run)
+        return self._each_head(tile, start, step, self.runs, lambda head: None, begin_run)
 
     def _each_head(
         self, tile: KeyTile, start: Any, step: Step,
@@ -321,20 +320,25 @@ class GradientSchedule:
             return after_blocks
         together = self.tile_heads if self.tiling.joins_heads else 1
 
-        @loop(0, ops.mul(ops.sub(end, first), together), state=start)
+        @loop(0, (end - first) * together, state=start)
         def after_all(i: Any, now: Any) -> Any:
-            passed = ops.div(i, together)
-            block = ops.sub(ops.sub(end, 1), passed)
+            passed = i // together
+            block = end - 1 - passed
             if tile.rises is not None:
-                block = ops.select(tile.rises, ops.add(first, passed), block)
-            own = head if together == 1 else self.query_head(tile, ops.rem(i, together))
+                block = ops.select(tile.rises, first + passed, block)
+            own = head if together == 1 else self.query_head(tile, i % together)
             return step(own, listed(block), now, is_masked)
 
         return after_all
 
-    def _runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
+    @property
+    def _may_hide(self) -> bool:
+        """Whether masks, or the end of the keys, hide scores of some blocks."""
+        return self.parts.has_masks or self.has_tail
+
+    def runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
         """(first block, end, whether masks hide any of it), in the tile's order."""
-        if not self.parts.has_masks and not self.has_tail:
+        if not self._may_hide:
             return [(blocks.first, blocks.end, False)]
         runs: list[tuple[Any, Any, bool]] = [(blocks.first, blocks.whole, True)]
         if blocks.whole is not blocks.whole_end:
@@ -366,10 +370,10 @@ class GradientSchedule:
 
     def query_blocks(self, tile: KeyTile, head: QueryTile) -> QueryBlocks:
         if self.tiling.together > 1:
-            tile = replace(tile, key=ops.mul(ops.div(tile.key, self.span), self.span))
-        last = ops.add(tile.key, self.span - 1)
+            tile = replace(tile, key=tile.key // self.span * self.span)
+        last = tile.key + (self.span - 1)
         if self.has_tail:
-            last = ops.minimum(last, ops.sub(self.kernel.size(self.keys), 1))
+            last = ops.minimum(last, self.kernel.size(self.keys) - 1)
         found = Ranges.everywhere()
         if self.parts.has_masks:
             found = ranges(
@@ -382,29 +386,33 @@ class GradientSchedule:
         count = self.kernel.size(self.rows)
         if self.sees_all:
             return QueryBlocks(0, count, count, count)
-        first = ops.minimum(ops.div(ops.maximum(found.some, 0), height), count)
-        some_end = ops.maximum(ops.minimum(found.some_end, queries), 0)
-        end = ops.maximum(ops.ceildiv(some_end, height), first)
-        whole: Any = first
-        if not (isinstance(found.all, int) and found.all == 0):
-            whole = ops.minimum(
-                ops.maximum(ops.ceildiv(ops.maximum(found.all, 0), height), first), end
-            )
+        first, end, whole = self._bounds(found)
         if is_open(found):
             whole_end: Any = end
         elif isinstance(found.all_end, int) and found.all_end == 0:
             whole_end = whole
         else:
             # Queries past the last one have no weights, masked or not.
-            at = ops.div(ops.maximum(ops.minimum(found.all_end, queries), 0), height)
+            at = ops.maximum(ops.minimum(found.all_end, queries), 0) // height
             is_all = ops.compare("sge", found.all_end, queries)
             whole_end = ops.maximum(ops.minimum(ops.select(is_all, count, at), end), whole)
         if self.has_tail:
             keys = self.kernel.size(self.keys)
-            is_cut = ops.less(keys, ops.add(tile.key, self.span))
+            is_cut = ops.less(keys, tile.key + self.span)
             whole = ops.select(is_cut, end, whole)
             whole_end = end if is_open(found) else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)
+
+    def _bounds(self, found: Ranges) -> tuple[Any, Any, Any]:
+        """(first, end, first whole one) of the blocks that a tile sees."""
+        height, queries = self.tiling.queries, self.kernel.size(self.queries)
+        first = ops.minimum(ops.maximum(found.some, 0) // height, self.kernel.size(self.rows))
+        some_end = ops.maximum(ops.minimum(found.some_end, queries), 0)
+        end = ops.maximum(ops.ceildiv(some_end, height), first)
+        if isinstance(found.all, int) and found.all == 0:
+            return first, end, first
+        start = ops.ceildiv(ops.maximum(found.all, 0), height)
+        return first, end, ops.minimum(ops.maximum(start, first), end)
 
     def load_term(self, head: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
