@@ -20,6 +20,7 @@ from .. import ops
 from ..stretch import stretch
 from ..totals.reduce import shuffle_xor
 from ..totals.votes import is_any_above
+from ..value import wrapped
 
 HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
@@ -206,13 +207,13 @@ class OnlineSoftmax:
         if isinstance(self.factor, float) and self.factor < 2:
             return ops.f32(2.0 ** math.floor(math.log2(self.factor)))
         own, other = (
-            ops.and_(llvm.BitcastOp(ops.i32_type(), value).result, _EXPONENT)
+            wrapped(llvm.BitcastOp(ops.i32_type(), value)) & _EXPONENT
             for value in (_of(self.factor), base)
         )
         # Exponents are 127 more than they are: their sum may be 126 + 2 * 127, which 32 bits hold
         # halved.
-        room = ops.sub(380 << _BITS_OF_EXPONENT - 1, ops.div(other, 2))
-        room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
+        room = (380 << _BITS_OF_EXPONENT - 1) - other // 2
+        room = ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1) * 2
         return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result
 
     def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:

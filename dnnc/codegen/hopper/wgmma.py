@@ -134,9 +134,9 @@ class AccumulatorLayout:
     @staticmethod
     def origin(thread: Any) -> tuple[Any, Any]:
         """(row, column) of a thread's register 0; thread: a number or a value."""
-        warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
-        row = ops.add(ops.mul(warp, 16), ops.shr(lane, 2))
-        return row, ops.shl(ops.and_(lane, 3), 1)
+        warp, lane = thread >> 5, thread & 31
+        row = warp * 16 + (lane >> 2)
+        return row, (lane & 3) << 1
 
     @staticmethod
     def step(register: int) -> tuple[int, int]:
@@ -272,15 +272,15 @@ def descriptor_of(address: Any, leading: int, stride: int, row_bytes: int = ROW_
 
 
 def _descriptor(address: Any, bits: int) -> Any:
-    place = ops.shr(ops.and_(address, 0x3FFFF), 4)
+    place = (address & 0x3FFFF) >> 4
     wide = arith.ExtUIOp(ops.i64_type(), place).result
-    return ops.or_(wide, ops.const(bits, ops.i64_type()))
+    return wide | ops.const(bits, ops.i64_type())
 
 
 def moved(descriptor_: Any, bytes_: int) -> Any:
     """A descriptor of what lies some bytes further on."""
     assert bytes_ % 16 == 0, "descriptors count 16 bytes"
-    return ops.add(descriptor_, bytes_ >> 4)
+    return descriptor_ + (bytes_ >> 4)
 
 
 # ---- instructions

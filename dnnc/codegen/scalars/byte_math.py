@@ -13,6 +13,7 @@ from typing import Any
 from ...mlir import arith, ir, llvm
 from ...mlir import math as mlir_math
 from .. import ops
+from ..value import wrapped
 from .defined_by import integer_behind, operands_of, repeated
 
 F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
@@ -72,7 +73,7 @@ def _becomes_f16(op: Any) -> bool:
 def _permuted(word: Any, other: int, selector: int) -> Any:
     """Bytes of a word (0 to 3) and a number (4 to 7): `prmt`."""
     text = f"prmt.b32 $0, $1, {other:#x}, {selector:#x};"
-    return llvm.inline_asm(ops.i32_type(), [word], text, "=r,r")
+    return wrapped(llvm.inline_asm(ops.i32_type(), [word], text, "=r,r"))
 
 
 def _words_of_bytes(value: Any, width: int) -> list[tuple[Any, int]]:
@@ -116,8 +117,8 @@ def _bf16_of_bytes(value: Any, width: int) -> Any:
     words: list[Any] = []
     for word, place in _words_of_bytes(value, width):
         bits = _permuted(word, 0x43434343, 0x4040 + place + ((place + 1) << 8))
-        low = ops.and_(bits, 0xFF7FFF7F - (1 << 32))
-        base = ops.xor(ops.and_(bits, 0xFF80FF80 - (1 << 32)), 0x80008000 - (1 << 32))
+        low = bits & (0xFF7FFF7F - (1 << 32))
+        base = (bits & (0xFF80FF80 - (1 << 32))) ^ (0x80008000 - (1 << 32))
         numbers = [llvm.BitcastOp(pair, half).result for half in (low, base)]
         whole = mlir_math.FmaOp(numbers[0], one, numbers[1]).result
         words.append(llvm.BitcastOp(ops.i32_type(), whole).result)
@@ -193,15 +194,25 @@ def _pairs(value: Any, width: int) -> list[tuple[Any, Any]]:
     return [(scalars[i], scalars[min(i + 1, width - 1)]) for i in range(0, width, 2)]
 
 
+def _halfword(low: Any, high: Any) -> Any:
+    """Two bytes as an i16."""
+    i16 = ir.IntegerType.get_signless(16)
+    wide = [wrapped(arith.ExtUIOp(i16, byte)) for byte in (low, high)]
+    return wide[0] | (wide[1] << 8)
+
+
+def _f16_word(pair: Any, kind: str) -> Any:
+    """Two fp8 of an i16 as f16, exactly, in an i32."""
+    text = f"cvt.rn.f16x2.{F8[kind]} $0, $1;"
+    return llvm.inline_asm(ops.i32_type(), [pair], text, "=r,h")
+
+
 def from_f8(value: Any, kind: str, width: int) -> Any:
     """f32 of fp8 elements, through f16, which holds every one of them."""
-    i16, f16 = ir.IntegerType.get_signless(16), ir.F16Type.get()
+    f16 = ir.F16Type.get()
     found: list[Any] = []
     for low, high in _pairs(value, width):
-        wide = [arith.ExtUIOp(i16, byte).result for byte in (low, high)]
-        packed = ops.or_(wide[0], ops.shl(wide[1], 8))
-        text = f"cvt.rn.f16x2.{F8[kind]} $0, $1;"
-        halves = llvm.inline_asm(ops.i32_type(), [packed], text, "=r,h")
+        halves = _f16_word(_halfword(low, high), kind)
         both = llvm.BitcastOp(ir.VectorType.get([2], f16), halves).result
         found += ops.elements(both)
     halves = ops.from_elements(found[:width])
@@ -210,10 +221,9 @@ def from_f8(value: Any, kind: str, width: int) -> Any:
 
 def f16_words(word: Any, kind: str) -> tuple[Any, Any]:
     """Four fp8 of an i32 as f16, exactly: the lower two, and the upper two."""
-    i16, text = ir.IntegerType.get_signless(16), f"cvt.rn.f16x2.{F8[kind]} $0, $1;"
+    i16 = ir.IntegerType.get_signless(16)
     low, high = (
-        llvm.inline_asm(ops.i32_type(), [arith.TruncIOp(i16, half).result], text, "=r,h")
-        for half in (word, ops.shr(word, 16))
+        _f16_word(arith.TruncIOp(i16, half).result, kind) for half in (word, ops.shr(word, 16))
     )
     return low, high
 
@@ -223,12 +233,11 @@ def f16_word_of_fp8(low: Any, high: Any, kind: str) -> Any:
     saturating."""
     i16 = ir.IntegerType.get_signless(16)
     if str(low.type) == "i8":
-        wide = [arith.ExtUIOp(i16, byte).result for byte in (low, high)]
-        packed = ops.or_(wide[0], ops.shl(wide[1], 8))
+        packed = _halfword(low, high)
     else:
         text = f"cvt.rn.satfinite.{F8[kind]}.f32 $0, $1, $2;"
         packed = llvm.inline_asm(i16, [high, low], text, "=h,f,f")
-    return llvm.inline_asm(ops.i32_type(), [packed], f"cvt.rn.f16x2.{F8[kind]} $0, $1;", "=r,h")
+    return _f16_word(packed, kind)
 
 
 def _to_f8(value: Any, kind: str, width: int) -> Any:
