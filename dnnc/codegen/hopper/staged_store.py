@@ -75,7 +75,7 @@ class StagedStore:
         elif self.element_bytes == 2:
             self._put_matrices(buffer, thread, pairs)
         else:
-            self._put_pairs(buffer, thread, pairs)
+            self._put_rows(buffer, thread, pairs, self.element_bytes)
 
     def _put_matrices(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By `stmatrix`, two column blocks of 16 rows an instruction."""
@@ -99,34 +99,26 @@ class StagedStore:
             words = [_word(word) for pair in pairs[block : block + 2] for word in pair]
             store_matrices(start + block * 8 * TURNED_ROW_BYTES, words, "col")
 
-    def _put_pairs(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
-        """By stores of two neighbours."""
-        size = self.element_bytes
-        row, column = wgmma.AccumulatorLayout.origin(thread)
-        for half in (0, 1):
-            at = row + 8 * half
-            start = buffer + at * self.box.row_bytes
-            turn = turn_of(self.box.row_bytes, at)
-            for block, pair in enumerate(pairs):
-                byte = column * size + block * 8 * size
-                pointer = pointer_to(start + (byte ^ turn))
-                ops.store(pointer, pair[half], 2 * size)
-
     def put_quads(self, buffer: Any, thread: Any, quads: Sequence[Sequence[Any]]) -> None:
         """`put` of four neighbours, of 16 columns after 16 columns: `turned_bytes.quads`.
 
         quads: [column block of 16][upper, lower row] of vectors of the tensor's register type.
         """
-        size = self.element_bytes
+        self._put_rows(buffer, thread, quads, 2 * self.element_bytes)
+
+    def _put_rows(
+        self, buffer: Any, thread: Any, blocks: Sequence[Sequence[Any]], bytes_: int
+    ) -> None:
+        """By stores of neighbours; bytes_: half of a store, 8 times which a block has in a row."""
         row, column = wgmma.AccumulatorLayout.origin(thread)
         for half in (0, 1):
             at = row + 8 * half
             start = buffer + at * self.box.row_bytes
             turn = turn_of(self.box.row_bytes, at)
-            for block, quad in enumerate(quads):
-                byte = column * (2 * size) + block * 16 * size
+            for number, block in enumerate(blocks):
+                byte = column * bytes_ + number * 8 * bytes_
                 pointer = pointer_to(start + (byte ^ turn))
-                ops.store(pointer, quad[half], 4 * size)
+                ops.store(pointer, block[half], 2 * bytes_)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any], policy: Any = None) -> None:
         """Starts the copies of a buffer to the box that begins at some coordinates; map_: of
