@@ -187,7 +187,7 @@ class BlockLists:
             is_seen, is_whole = self._state(s, tile, head, blocks, block)
             votes = ballot(is_seen), ballot(is_whole)
             is_some = ops.both(is_seen, _not(is_whole))
-            some_votes = votes[0] & (votes[1] ^ (-1))
+            some_votes = votes[0] & (votes[1] ^ -1)
             before = count_bits(some_votes & below)
             put(is_some, some + before, block)
             if not self._mixes(s):
