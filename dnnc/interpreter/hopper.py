@@ -27,7 +27,7 @@ class Hopper:
 
     def __init__(self, machine: Machine):
         self.machine = machine
-        nbytes, granule = machine.shared.arena.data.size, machine.program.granule or 16
+        nbytes, granule = machine.shared.arena.data.size, machine.program.needs.granule or 16
         self.proxy = AsyncProxy(nbytes, granule, machine.lane_count)
         self.mbarriers = Mbarriers(machine)
         self.clusters = Clusters(machine)

@@ -128,7 +128,7 @@ def _batches(
 ) -> list[list[int]]:
     """CTAs that are resident together, clusters whole, in random order."""
     smem = SHARED_BASE + program.layout.static_smem_bytes + dynamic_smem_bytes
-    kept = 2 * smem + 4 * geometry.warps * (smem // (program.granule or smem))
+    kept = 2 * smem + 4 * geometry.warps * (smem // (program.needs.granule or smem))
     fitting = min(_RESIDENT_WARPS // geometry.warps, _RESIDENT_BYTES // kept)
     count = resident_ctas or max(1, min(RESIDENT_CTAS, fitting))
     clusters = geometry.clusters_first().tolist()

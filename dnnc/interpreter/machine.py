@@ -72,13 +72,13 @@ class Machine:
             count,
             warps,
             self.smem_bytes,
-            program.granule,
+            program.needs.granule,
             self.cluster_ctas,
-            program.asynchronous,
+            program.needs.asynchronous,
         )
         self.private = PrivateMemory(self.lane_count, layout.frame_bytes)
         self.barriers = Barriers(count, warps, self.shared.races)
-        self.copies = AsyncCopies(self) if program.copies else None
+        self.copies = AsyncCopies(self) if program.needs.copies else None
         # Rows that sleep -> what for.  Those in `patient` may be told that their time is up.
         self.asleep: dict[int, str] = {}
         self.patient: set[int] = set()
@@ -86,7 +86,7 @@ class Machine:
         # Counts what others may be waiting for.
         self.events = 0
         self.events_at_timeout = -1
-        self.hopper = Hopper(self) if program.asynchronous else None
+        self.hopper = Hopper(self) if program.needs.asynchronous else None
         # The gang.
         self.low = 0
         self.high = 0
@@ -121,12 +121,12 @@ class Machine:
         }
         self.views: list[list[Array]] = []
         for code, dtype in enumerate(VIEWS):
-            used = code in self.program.codes
+            used = code in self.program.needs.codes
             width = 1 if dtype.kind == "b" else 8 * dtype.itemsize
             self.views.append(list(blocks[width].view(dtype)) if used else [])
         # Poison of registers: set bits are poisoned.  A register without an entry is clean.
         self.shadow: dict[int, Array] = {}
-        for slot in self.program.unwritten:
+        for slot in self.program.needs.unwritten:
             width = min(slot.width, 64)
             ones = np.zeros(self.lane_count, UNSIGNED_OF_WIDTH[width])
             self.shadow[slot.key] = ~ones

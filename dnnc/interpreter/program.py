@@ -23,34 +23,52 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
+@dataclass(frozen=True)
+class Flow:
+    """The order of steps.
+
+    stops[pc]: where the segment that begins at pc ends.  controls: the pcs that decide what comes
+    next.  leaders: where branches go.
+    """
+
+    stops: list[int]
+    controls: dict[int, Control]
+    leaders: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The parts of a machine that a kernel uses.
+
+    codes: the register views.  granule: the narrowest access to shared memory.  copies: whether
+    there are asynchronous copies.  asynchronous: whether there is TMA, wgmma, an mbarrier or a
+    cluster barrier.  unwritten: registers that may be read before they are written.
+    """
+
+    codes: frozenset[int]
+    granule: int | None
+    copies: bool
+    asynchronous: bool
+    unwritten: tuple[Slot, ...]
+
+
 @dataclass
 class Program:
     """A decoded kernel.
 
-    params: bytes of each parameter.  steps: one a pc.  stops[pc]: where the segment that begins
-    at pc ends.  controls: the pcs that decide what comes next.  leaders: where branches go.
+    params: bytes of each parameter.  steps: one a pc.
     touches: keys of the registers that a step reads or writes.  checks: what to run
-    before the steps that touch registers of wgmma.  codes: the register views in
-    use.  granule: the narrowest access to shared memory.  copies: whether there are asynchronous
-    copies.  asynchronous: whether there is TMA, wgmma, an mbarrier or a cluster barrier.
-    unwritten: registers that may be read before they are written.  limits: performance
-    directives of the kernel.
+    before the steps that touch registers of wgmma.  limits: performance directives of the kernel.
     """
 
     name: str
     layout: Layout
     params: Sequence[int]
     steps: list[Step]
-    stops: list[int]
-    controls: dict[int, Control]
-    leaders: frozenset[int]
+    flow: Flow
     touches: list[frozenset[int]]
     checks: dict[int, Run]
-    codes: frozenset[int]
-    granule: int | None
-    copies: bool
-    asynchronous: bool
-    unwritten: tuple[Slot, ...]
+    needs: Needs
     limits: Mapping[str, tuple[int, ...]]
     segments: dict[int, list[Run]] = field(default_factory=dict[int, list[Run]])
     touched_from: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
@@ -59,7 +77,7 @@ class Program:
         """The closures from pc to the end of its segment."""
         found = self.segments.get(pc)
         if found is None:
-            found = [self.run_of(at) for at in range(pc, self.stops[pc])]
+            found = [self.run_of(at) for at in range(pc, self.flow.stops[pc])]
             self.segments[pc] = found
         return found
 
@@ -70,7 +88,7 @@ class Program:
         """
         found = self.touched_from.get(pc)
         if found is None:
-            found = frozenset[int]().union(*self.touches[pc : self.stops[pc]])
+            found = frozenset[int]().union(*self.touches[pc : self.flow.stops[pc]])
             self.touched_from[pc] = found
         return found
 
@@ -124,21 +142,23 @@ def _build(module: Module, kernel: str) -> Program:
     decoder = Decoder(kernel)
     steps = [decoder.step(instruction, scope) for instruction, scope in layout.code]
     leaders = _leaders(layout.code)
-    return Program(
-        kernel,
-        layout,
-        [param.nbytes for param in function.params],
-        steps,
-        _stops(steps, leaders),
-        {pc: step.control for pc, step in enumerate(steps) if step.control is not None},
-        leaders,
-        [step.touches for step in steps],
-        _checks(steps, decoder.fragile),
+    controls = {pc: step.control for pc, step in enumerate(steps) if step.control is not None}
+    needs = Needs(
         frozenset(decoder.codes),
         min(decoder.smem_widths, default=None),
         any(_is_copy(step.instruction.opcode) for step in steps),
         any(_is_asynchronous(step.instruction.opcode) for step in steps),
         _unwritten(steps, layout.code),
+    )
+    return Program(
+        kernel,
+        layout,
+        [param.nbytes for param in function.params],
+        steps,
+        Flow(_stops(steps, leaders), controls, leaders),
+        [step.touches for step in steps],
+        _checks(steps, decoder.fragile),
+        needs,
         function.limits,
     )
 

@@ -153,7 +153,7 @@ class Scheduler:
     def _run_gang(self, pc: int) -> None:
         m = self.machine
         program = m.program
-        stops, controls, leaders = program.stops, program.controls, program.leaders
+        stops, controls, leaders = program.flow.stops, program.flow.controls, program.flow.leaders
         budget = 1 + int(self.rng.expovariate(1.0 / self.style.quantum))
         while True:
             stop = stops[pc]

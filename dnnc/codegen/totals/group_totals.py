@@ -84,29 +84,43 @@ def _padded(bytes_: int) -> int:
     return -(-bytes_ // _ALIGNMENT) * _ALIGNMENT
 
 
+@dataclass(frozen=True)
+class ThreadPlace:
+    """A thread's number in its block, and its row and column there."""
+
+    thread: Any
+    row: Any
+    column: Any
+
+
+@dataclass(frozen=True)
+class BlockPlace:
+    """A block's number among the blocks that share entries, and the number of their group."""
+
+    block: Any
+    blocks: Any
+    group: Any
+    groups: Any
+
+
 @dataclass
 class GroupTotals:
     """The exchange of one level.
 
-    thread, row, column: of the block.  memory: !llvm.ptr<3>, of `BlockShape.smem_bytes`.
-    left: !llvm.ptr<1>, where blocks leave their parts.  block, blocks: of all that share entries.
-    group, groups: of blocks.  count: (number of a block, first of its rows, how many) -> elements
-    that these threads have reduced, i32.
+    at: this thread's place.  memory: !llvm.ptr<3>, of `BlockShape.smem_bytes`.
+    left: !llvm.ptr<1>, where blocks leave their parts.  place: this block's.
+    count: (number of a block, first of its rows, how many) -> elements that these threads have
+    reduced, i32.
     is_spread: each block combines some entries of all blocks, and they meet again: many blocks
     that all read all parts would wait for each other at L2.
     """
 
     shape: BlockShape
     quantities: Sequence[Quantity]
-    thread: Any
-    row: Any
-    column: Any
+    at: ThreadPlace
     memory: Any
     left: Any
-    block: Any
-    blocks: Any
-    group: Any
-    groups: Any
+    place: BlockPlace
     count: Callable[[Any, Any, int], Any]
     barrier: GridBarrier
     is_spread: bool = False
@@ -122,11 +136,11 @@ class GroupTotals:
         if self.is_spread:
             self._gather_some()
             self.barrier.meet()
-            place = self.column * width
+            place = self.at.column * width
             return self._of_each(self._loaded(self._places_of_all(place, width)))
         self._gather_blocks()
         ops.barrier()
-        found = self._loaded(self._places_of_totals(self.column, width))
+        found = self._loaded(self._places_of_totals(self.at.column, width))
         ops.barrier()  # the next level may leave its parts here
         return self._of_each(found)
 
@@ -144,9 +158,9 @@ class GroupTotals:
         shape = self.shape
         lanes = max(1, WARP_THREADS // shape.columns)
         lanes = min(lanes, shape.rows)
-        number = self.row // shape.rows_of_part
-        is_first = ops.compare("eq", self.row % shape.rows_of_part, 0)
-        place = number * shape.columns + self.column
+        number = self.at.row // shape.rows_of_part
+        is_first = ops.compare("eq", self.at.row % shape.rows_of_part, 0)
+        place = number * shape.columns + self.at.column
         for quantity, part, bases in zip(self.quantities, parts, self._bases(), strict=True):
             merged = part if lanes == 1 else self._of_lanes(quantity, part, lanes)
             with ops.if_(is_first):
@@ -158,7 +172,7 @@ class GroupTotals:
     def _of_lanes(self, quantity: Quantity, part: Part, lanes: int) -> Part:
         """The part of the lanes of a warp that share a column."""
         columns = self.shape.columns
-        first = self.thread & (columns - 1)
+        first = self.at.thread & (columns - 1)
         reference = [reduce.from_lane(value, first) for value in quantity.reference(part)]
         opened = quantity.opened(part, reference)
         merged = [
@@ -193,7 +207,7 @@ class GroupTotals:
         """(entry, which of those that share it, whether this thread has one), one by one."""
         shape = self.shape
         alone = WARP_THREADS // shape.sharing
-        lane, warp = self.thread & (WARP_THREADS - 1), self.thread // WARP_THREADS
+        lane, warp = self.at.thread & (WARP_THREADS - 1), self.at.thread // WARP_THREADS
         number = warp * alone + lane % alone
         place = lane // alone
         has_one = None
@@ -239,7 +253,7 @@ class GroupTotals:
                 part = self._shared(quantity, total, reference, self.shape.sharing)
                 is_writer = ops.both(has_one, place.eq(0))
                 with ops.if_(is_writer):
-                    pointers = self._left(number, entry, self.block)
+                    pointers = self._left(number, entry, self.place.block)
                     for pointer, value in zip(pointers, quantity.left(part), strict=True):
                         ops.store(pointer, value, _bits(value.type) // 8)
 
@@ -251,13 +265,13 @@ class GroupTotals:
             pointer = byte_pointer(self.memory, place * size + base)
             values.append(ops.load(pointer, type_, size))
         rows = self.shape.rows_of_part
-        return quantity.read(values, self.count(self.block, warp * rows, rows))
+        return quantity.read(values, self.count(self.place.block, warp * rows, rows))
 
     # ---- all blocks
 
     def _left(self, number: int, entry: Any, block: Any) -> list[Any]:
         """Where a block leaves the values of a quantity."""
-        place = self.group * self.blocks + block
+        place = self.place.group * self.place.blocks + block
         place = place * self.shape.entries + entry
         before = sum(len(quantity.types_left) for quantity in self.quantities[:number])
         bases = self._areas()[before:]
@@ -268,7 +282,7 @@ class GroupTotals:
 
     def _places_of_all(self, entry: Any, width: int) -> list[tuple[Any, Any, int]]:
         """(pointer, type, bytes) of all that is found, in global memory."""
-        place = self.group * self.shape.entries + entry
+        place = self.place.group * self.shape.entries + entry
         bases = self._areas()[-len(self._types_found) :]
         found = []
         for type_, base in zip(self._types_found, bases, strict=True):
@@ -283,9 +297,9 @@ class GroupTotals:
 
     def _areas(self) -> list[Any]:
         """Where the parts of each value begin, then what is found."""
-        parts = self.groups * self.blocks
+        parts = self.place.groups * self.place.blocks
         sizes = [(parts, t) for quantity in self.quantities for t in quantity.types_left]
-        sizes += [(self.groups, type_) for type_ in self._types_found]
+        sizes += [(self.place.groups, type_) for type_ in self._types_found]
         base, found = self.left, []
         for count, type_ in sizes:
             found.append(base)
@@ -306,11 +320,11 @@ class GroupTotals:
     def _gather_some(self) -> None:
         """As `_gather_blocks`, but each block has some of the entries, a warp for each, and writes
         their totals to global memory."""
-        lane, warp = self.thread & (WARP_THREADS - 1), self.thread // WARP_THREADS
+        lane, warp = self.at.thread & (WARP_THREADS - 1), self.at.thread // WARP_THREADS
         warps = self.shape.rows * self.shape.columns // WARP_THREADS
-        first = warp * self.blocks + self.block
+        first = warp * self.place.blocks + self.place.block
 
-        @each(first, self.shape.entries, self.blocks * warps)
+        @each(first, self.shape.entries, self.place.blocks * warps)
         def _(entry: Any) -> None:
             totals = self._gathered(entry, lane, WARP_THREADS)
             with ops.if_(lane.eq(0)):
@@ -332,7 +346,7 @@ class GroupTotals:
             return [combined(q, own, q.opened(part, reference)) for q, own, part, reference in each]
 
         start = [list(quantity.nothing) for quantity in quantities]
-        left = ops.maximum(self.blocks - place, 0)
+        left = ops.maximum(self.place.blocks - place, 0)
         count = (left + (sharing - 1)) // sharing
         sums = reduce.unrolled(0, count, start, load, use, _TOGETHER)
         totals = []

@@ -48,13 +48,26 @@ def register_words(tensor: Tensor, width: int) -> int:
 
 
 @dataclass(frozen=True)
+class Slots:
+    """Fragments that a thread keeps in shared memory.
+
+    held: how many.  threads, thread: of the block.  memory: !llvm.ptr<3>, of `kept_bytes`; None
+    where nothing is held.
+    """
+
+    held: int
+    threads: int
+    thread: Any
+    memory: Any
+
+
+@dataclass(frozen=True)
 class Fragments:
     """The fragments of one thread.
 
     walk: what is known ahead of the loops.  width: elements of a fragment.  at: number of a
     fragment -> its coordinates.  count: fragments of this thread, i32.  again: (value, tensor) of
-    what is read in the first pass and later.  held: fragments that have a slot.  threads, thread:
-    of the block.  memory: !llvm.ptr<3>, of `kept_bytes`; None where nothing is held.
+    what is read in the first pass and later.  slots: of the first fragments.
     together, stored_together: fragments that are loaded before the first is used, or stored.
     in_registers: fragments that stay in registers, if this thread has as many beside those that
     have a slot, and anything that `register_words` says is kept.  second_cache: what it is told
@@ -66,10 +79,7 @@ class Fragments:
     at: Callable[[Any], Sequence[Any]]
     count: Any
     again: Sequence[tuple[Any, Tensor]]
-    held: int
-    threads: int
-    thread: Any
-    memory: Any
+    slots: Slots
     together: int
     stored_together: int
     in_registers: int = 0
@@ -83,19 +93,19 @@ class Fragments:
     @property
     def _kept(self) -> Any:
         """How many of them are in shared memory."""
-        return ops.minimum(self.count, self.held) if self.held else 0
+        return ops.minimum(self.count, self.slots.held) if self.slots.held else 0
 
     @property
     def _has_registers(self) -> Any:
         """Whether this thread keeps some in registers: all that it might, or none."""
-        return ops.compare("sge", self.count, self.held + self.in_registers)
+        return ops.compare("sge", self.count, self.slots.held + self.in_registers)
 
     @property
     def _near_end(self) -> Any:
         """The number of the first fragment that is not kept."""
         if not self.in_registers:
             return self._kept
-        whole = self.held + self.in_registers
+        whole = self.slots.held + self.in_registers
         return ops.select(self._has_registers, whole, self._kept)
 
     def first_pass(self, values: Values, start: Any, use: Use, use_all: Use | None = None) -> Any:
@@ -112,7 +122,7 @@ class Fragments:
             return values(*self._keeping(i))
 
         now = start
-        if self.held:
+        if self.slots.held:
             now = reduce.unrolled(0, self._kept, now, keep, use, self.together, use_all)
         if self.in_registers:
             now = self._first_in_registers(values, now, use)
@@ -140,7 +150,7 @@ class Fragments:
         now = reduce.unrolled(0, left, start, far, use, together, use_all)
         if self.in_registers:
             now = self._again_in_registers(values, now, use)
-        if self.held:
+        if self.slots.held:
 
             def near(i: Any) -> Any:
                 return values(*self._near(i))
@@ -175,7 +185,7 @@ class Fragments:
 
     def _first_in_registers(self, values: Values, now: Any, use: Use) -> Any:
         """The record after those that stay in registers, if this thread keeps any."""
-        numbers = range(self.held, self.held + self.in_registers)
+        numbers = range(self.slots.held, self.slots.held + self.in_registers)
         none = [[[0] * size for _, size in self._keepable] for _ in numbers]
 
         def keep() -> tuple[Any, list[list[list[Any]]]]:
@@ -198,7 +208,7 @@ class Fragments:
 
         def near() -> Any:
             following = now
-            for i, words in enumerate(self._registers, self.held):
+            for i, words in enumerate(self._registers, self.slots.held):
                 following = use(following, values(*self._from_registers(i, words)))
             return following
 
@@ -221,9 +231,9 @@ class Fragments:
     def _slot(self, number: int, i: Any) -> Any:
         """Where this thread keeps its i-th fragment of an input."""
         sizes = [fragment_bytes(tensor, self.width) for _, tensor in self.again]
-        base = sum(sizes[:number]) * self.held * self.threads
-        place = i * self.threads + self.thread
-        return byte_pointer(self.memory, place * sizes[number] + base)
+        base = sum(sizes[:number]) * self.slots.held * self.slots.threads
+        place = i * self.slots.threads + self.slots.thread
+        return byte_pointer(self.slots.memory, place * sizes[number] + base)
 
     def _keeping(self, i: Any) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, which is put into shared memory."""

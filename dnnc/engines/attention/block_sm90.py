@@ -70,7 +70,7 @@ class SdpaBlock:
         }  # fmt: skip
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
-        made = PackedSchedule if t.entries else Schedule
+        made = PackedSchedule if t.tiles.entries else Schedule
         self.schedule = made(self.kernel, self.parts, t, share, tables=self.tables)
 
     def lay_out(self) -> None:
@@ -95,7 +95,7 @@ class SdpaBlock:
 
     def _tile_ring(self, at: Callable[[int], Any]) -> TileRing | None:
         t = self.tiling
-        if not t.is_dynamic:
+        if not t.tiles.is_dynamic:
             return None
         counter = self.kernel.workspace(self.counter, is_exclusive=False)
         blocks = ops.block_count()

@@ -67,8 +67,8 @@ class SdpaConsumer:
         q, k, v = (self.parts.source(*place).tensor.type for place in ((0, 0), (0, 1), (1, 1)))
         p = self.parts.weights.type if t.turns else v
         self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[p, v]
-        self.q_panels = wgmma.Panels(wgmma.M, t.element_bytes)
-        self.k_panels = wgmma.Panels(t.keys, t.element_bytes)
+        self.q_panels = wgmma.Panels(wgmma.M, t.kind.element_bytes)
+        self.k_panels = wgmma.Panels(t.keys, t.kind.element_bytes)
         if t.turns:
             self.v_panels = wgmma.Panels(t.width, 1)
         else:
@@ -85,7 +85,10 @@ class SdpaConsumer:
         self.queries = self.block.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(
-            times_log2e(self.walks.factor), t.rescale, self.parts.score_steps.may_be_far, t.lift
+            times_log2e(self.walks.factor),
+            t.softmax.rescale,
+            self.parts.score_steps.may_be_far,
+            t.softmax.lift,
         )
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
@@ -133,7 +136,7 @@ class SdpaConsumer:
         q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
 
         keys, values, end = now.keys, now.values, whole.end
-        if self.tiling.skips:
+        if self.tiling.tiles.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
             keys, values = self._skip(keys, values, whole.end - end)
         last = end - 1
@@ -161,7 +164,7 @@ class SdpaConsumer:
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, block, is_masked=is_masked)
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
-        scale = [ops.f32(1.0)] * len(HALVES) if t.promotes else []
+        scale = [ops.f32(1.0)] * len(HALVES) if t.kind.promotes else []
         return Attended(keys, now.values, first.rows, zeros, weights, scale)
 
     def _each_block(
@@ -197,7 +200,7 @@ class SdpaConsumer:
         self, result: Sequence[Any], scale: Sequence[Any], sums: Sequence[Any]
     ) -> Sequence[Any]:
         """The result with a step's sums; those have it in them, or are to be added."""
-        if not self.tiling.promotes:
+        if not self.tiling.kind.promotes:
             return sums
         return [
             mlir_math.FmaOp(value, scale[i // 2 % 2], more).result
@@ -249,7 +252,7 @@ class SdpaConsumer:
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
         may_be_empty = is_masked or not self.walks.is_finite
         step = self.softmax.next(
-            scores, now.rows, is_masked=may_be_empty, pin=self._pin, pinned=t.pinned
+            scores, now.rows, is_masked=may_be_empty, pin=self._pin, pinned=t.softmax.pinned
         )
         (products,) = wgmma.wait_for([products])
         self.values.release(values, self.lane)
@@ -257,10 +260,12 @@ class SdpaConsumer:
         # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
         weights = wgmma.settled(walk.weights(step.exponentials, block, is_masked=is_masked))
         result = self._added(now.result, now.scale, wgmma.unpacked(products))
-        if not t.promotes:
+        if not t.kind.promotes:
             result = self._rescaled(result, step)
         keys, values = keys.next(t.stages), values.next(t.stages)
-        return Attended(keys, values, step.rows, result, weights, step.scale if t.promotes else [])
+        return Attended(
+            keys, values, step.rows, result, weights, step.scale if t.kind.promotes else []
+        )
 
     def _rescaled(self, result: Sequence[Any], step: Step) -> Sequence[Any]:
         if step.grows is None:
@@ -302,7 +307,7 @@ class SdpaConsumer:
         """Starts O += P @ V of a block."""
         t = self.tiling
         v = wgmma.descriptor(self.values.address(values), self.v_panels)
-        if t.promotes:
+        if t.kind.promotes:
             sums = wgmma.undefined(self.pv, t.width)
         else:
             sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), result)
@@ -311,7 +316,7 @@ class SdpaConsumer:
             sums = wgmma.multiply(
                 self.pv, t.width, list(weights[4 * step : 4 * step + 4]),
                 wgmma.moved(v, self._step_of_values(step)), sums,
-                int(step > 0 or not t.promotes), b_k_major=t.turns,
+                int(step > 0 or not t.kind.promotes), b_k_major=t.turns,
             )  # fmt: skip
         wgmma.commit()
         return sums

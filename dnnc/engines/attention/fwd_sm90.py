@@ -38,17 +38,18 @@ from .kind_sm90 import (
     NARROW,
     PINS,
     RESCALE,
-    Kind,
     fp8_knob_reasons,
     fp8_rate_share,
     fp8_reasons,
+    kind_of,
+    kind_of_region,
     staged_output,
 )
 from .number_ranges import conditions_of, number_tables
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .sources_sm90 import LEAST_BLOCK
 from .surface import POWERS, head_of, operands, surface_reasons
-from .tile_sm90 import SdpaTiling
+from .tile_sm90 import Kind, QueryTiles, SdpaTiling, SoftmaxTiling
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
 _FEW_KEYS = (48, 32)  # which leave registers to a mask that is drawn, or to wide heads
@@ -130,7 +131,7 @@ class SdpaFwdSm90Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
         reasons: list[Reason] = []
-        kind = Kind.of(fusion)
+        kind = kind_of(fusion)
         if knobs["TILE_N"] % kind.step:
             return (knob_reason(f"TILE_N={knobs['TILE_N']}", f"multiples of {kind.step}"),)
         tiling = _tiling(knobs, *head_of(found), kind, staged=0, entries=_most_entries(found))
@@ -144,7 +145,7 @@ class SdpaFwdSm90Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        kind = Kind.of(fusion)
+        kind = kind_of(fusion)
         config = RESCALE | PINS if kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW else 0
         if kind.promotes:
             config &= ~RESCALE
@@ -178,7 +179,7 @@ class SdpaFwdSm90Engine(Engine):
         blocks = max(1, min(heads * rows, target.sm_count))
         tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
-        kind = Kind.of(fusion)
+        kind = kind_of(fusion)
         q_stages = _tiling(knobs, depth, width, kind, staged=0).q_stages
         if kind.is_fp8:
             share = fp8_rate_share(knobs, width)
@@ -195,7 +196,7 @@ class SdpaFwdSm90Engine(Engine):
         return Prediction(LAUNCH_SECONDS + max(seconds, memory + seconds / 8), bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        kind = Kind.of(fusion)
+        kind = kind_of(fusion)
         if kind.is_fp8 and not kind.promotes:
             return ("TENSOR_CORE", "REDUCED_PRECISION_REDUCTION")
         return ("TENSOR_CORE",)
@@ -222,7 +223,7 @@ class SdpaFwdSm90Engine(Engine):
             [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], knobs["TILE_N"])
         )
         return _tiling(
-            {**knobs, "KERNEL_CFG": config}, depth, width, Kind.of_region(parts),
+            {**knobs, "KERNEL_CFG": config}, depth, width, kind_of_region(parts),
             staged=staged_output(parts),
             is_longest_first=is_longest_first,
             is_sparse=bool(parts.masks.blocks or numbered),
@@ -234,11 +235,11 @@ class SdpaFwdSm90Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling, parts = SdpaTiling.of(tile), AttentionRegion(region.of_matrices())
-        tables = () if tiling.entries else number_tables(output, parts, tiling)
+        tables = () if tiling.tiles.entries else number_tables(output, parts, tiling)
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         counter = ""
-        if tiling.is_dynamic:
+        if tiling.tiles.is_dynamic:
             counter = output.workspace("tiles", 4)
             output.memset(counter, 4)
         with kernel.body():
@@ -344,17 +345,17 @@ def _tiling(
             stages=knobs["STAGES"],
             q_stages=q_stages,
             staged=staged,
-            is_dynamic=bool(knobs["SCHED_POLICY"]),
             is_longest_first=is_longest_first,
-            skips=is_longest_first and width <= NARROW and not is_sparse,
-            rescale=rescale,
-            pinned=_PINNED if config & PINS else 0,
-            gathers=gathers,
-            entries=entries,
-            element_bytes=kind.element_bytes,
-            staged_bytes=kind.staged_bytes,
-            promotes=kind.promotes,
-            lift=POWERS - rescale if kind.is_fp8 else 0,
+            tiles=QueryTiles(
+                is_dynamic=bool(knobs["SCHED_POLICY"]),
+                skips=is_longest_first and width <= NARROW and not is_sparse,
+                gathers=gathers,
+                entries=entries,
+            ),
+            softmax=SoftmaxTiling(
+                rescale, _PINNED if config & PINS else 0, POWERS - rescale if kind.is_fp8 else 0
+            ),
+            kind=kind,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)

@@ -6,8 +6,6 @@ seen to spill nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ... import dtypes
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.hopper import tma
@@ -18,7 +16,7 @@ from ..engine import Knobs, Reason
 from ..product.pattern import knob_reason
 from .pattern import Attention, attention_of
 from .surface import is_fp8, mixed_reasons
-from .tile_sm90 import SdpaTiling
+from .tile_sm90 import Kind, SdpaTiling
 
 RESCALE, PINS = 1, 2  # bits of KERNEL_CFG
 NARROW = 64  # elements of a value, of which three warpgroups have tiles
@@ -39,41 +37,22 @@ _ALONE = 0.55  # of one warpgroup
 _PROMOTED = 160  # elements of a value, whose sums are held twice
 
 
-@dataclass(frozen=True)
-class Kind:
-    """element_bytes: of Q, K, V.  staged_bytes: of the output that TMA stores.
-    promotes: as in `SdpaTiling`."""
+def kind_of(fusion: Fusion) -> Kind:
+    found = attention_of(fusion)
+    if not is_fp8(found):
+        return Kind()
+    results = [t for t in fusion.outputs if found.second in fusion.upstream(t)]
+    is_wide = any(t.type.bits == 16 for t in results)
+    return Kind(1, 2 if is_wide else 1, found.second.compute_type == dtypes.f32)
 
-    element_bytes: int = 2
-    staged_bytes: int = 2
-    promotes: bool = False
 
-    @staticmethod
-    def of(fusion: Fusion) -> Kind:
-        found = attention_of(fusion)
-        if not is_fp8(found):
-            return Kind()
-        results = [t for t in fusion.outputs if found.second in fusion.upstream(t)]
-        is_wide = any(t.type.bits == 16 for t in results)
-        return Kind(1, 2 if is_wide else 1, found.second.compute_type == dtypes.f32)
-
-    @staticmethod
-    def of_region(parts: AttentionRegion) -> Kind:
-        """The kind of a region, by what is staged."""
-        if not parts.of_bytes:
-            return Kind()
-        place = staged_output(parts)
-        staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
-        return Kind(1, staged, structure.compute_type_of(parts.calls[1]) == dtypes.f32)
-
-    @property
-    def is_fp8(self) -> bool:
-        return self.element_bytes == 1
-
-    @property
-    def step(self) -> int:
-        """Keys of an instruction."""
-        return 32 // self.element_bytes
+def kind_of_region(parts: AttentionRegion) -> Kind:
+    """The kind of a region, by what is staged."""
+    if not parts.of_bytes:
+        return Kind()
+    place = staged_output(parts)
+    staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
+    return Kind(1, staged, structure.compute_type_of(parts.calls[1]) == dtypes.f32)
 
 
 def fp8_rate_share(knobs: Knobs, width: int) -> float:
@@ -109,7 +88,7 @@ def fp8_reasons(fusion: Fusion) -> list[Reason]:
     if not is_fp8(found):
         return reasons
     reasons += mixed_reasons(found)
-    if Kind.of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
+    if kind_of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
         what = f"Dv = {found.width} of fp8 in FLOAT"
         supported = f"up to {_PROMOTED}, or FAST_FLOAT_FOR_FP8"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
@@ -129,7 +108,7 @@ def fp8_knob_reasons(
     if tiling.keys < _LEAST_KEYS:
         reasons.append(knob_reason(f"TILE_N={tiling.keys} of fp8", f"{_LEAST_KEYS} or more"))
     room = _SUMS[tiling.consumers]
-    if found.gathers or not (tiling.is_dynamic and kind.promotes):
+    if found.gathers or not (tiling.tiles.is_dynamic and kind.promotes):
         is_alone = tiling.consumers == 1 and kind.promotes
         room = min(room, _FEW_SUMS_ALONE if is_alone else _FEW_SUMS)
     if tiling.sums > room:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ...codegen.hopper import wgmma
@@ -11,6 +11,7 @@ from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.hopper.turned_bytes import TurnedBytes
 from ...codegen.tiles.tile_table import TileTable
+from ..plain_data import plain, record_of
 
 _PIN_BYTES = 4  # of the place whose address no store meets
 TURNERS = 3  # warps of the producer's that turn values
@@ -24,21 +25,66 @@ _GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, o
 
 
 @dataclass(frozen=True)
+class Kind:
+    """The elements that are multiplied and stored.
+
+    element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
+    staged_bytes: of an element of the staged output.  promotes: each step's P @ V is a sum of its
+    own, which is added in f32.
+    """
+
+    element_bytes: int = 2
+    staged_bytes: int = 2
+    promotes: bool = False
+
+    @property
+    def is_fp8(self) -> bool:
+        return self.element_bytes == 1
+
+    @property
+    def step(self) -> int:
+        """Keys of an instruction."""
+        return 32 // self.element_bytes
+
+
+@dataclass(frozen=True)
+class SoftmaxTiling:
+    """How exponentials are computed.
+
+    rescale: how much, in powers of two, a row's maximum grows before sums are scaled; 0: always.
+    pinned: share of a step's exponentials, in eighths, that come before the second product ends.
+    lift: exponentials are so many powers of two larger.
+    """
+
+    rescale: int
+    pinned: int
+    lift: int = 0
+
+
+@dataclass(frozen=True)
+class QueryTiles:
+    """How blocks go through the tiles of queries.
+
+    is_dynamic: a block takes its next tile when it is free.  skips: a warpgroup lets blocks of keys
+    go by that only others of the tile need.  gathers: whether rows of keys or queries are looked
+    up.  entries: of the batch at most, whose queries are packed and so are their results; 0:
+    others.
+    """
+
+    is_dynamic: bool
+    skips: bool
+    gathers: bool
+    entries: int
+
+
+@dataclass(frozen=True)
 class SdpaTiling:
     """A tile of queries, which goes through blocks of keys.
 
     queries: of a block of threads, 64 a warpgroup.  keys: of a step.  depth, width: elements of a
     query and of a value.  stages: of keys and of values.  q_stages: of queries; the result leaves
     by way of its own tile's.  staged: the place of the output that does, -1: none.
-    is_dynamic: a block takes its next tile when it is free.  is_longest_first: tiles of the last
-    queries come first, and end with the last query.  skips: a warpgroup lets blocks of keys go by
-    that only others of the tile need.  rescale: how much, in powers of two, a row's maximum grows
-    before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
-    come before the second product ends.  gathers: whether rows of keys or queries are looked up.
-    entries: of the batch at most, whose queries are packed and so are their results; 0: others.
-    element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
-    staged_bytes: of an element of the staged output.  promotes: each step's P @ V is a sum of its
-    own, which is added in f32.  lift: exponentials are so many powers of two larger.
+    is_longest_first: tiles of the last queries come first, and end with the last query.
     """
 
     queries: int
@@ -48,24 +94,17 @@ class SdpaTiling:
     stages: int
     q_stages: int
     staged: int
-    is_dynamic: bool
     is_longest_first: bool
-    skips: bool
-    rescale: int
-    pinned: int
-    gathers: bool
-    entries: int
-    element_bytes: int = 2
-    staged_bytes: int = 2
-    promotes: bool = False
-    lift: int = 0
+    tiles: QueryTiles
+    softmax: SoftmaxTiling
+    kind: Kind
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> SdpaTiling:
-        return SdpaTiling(**data)
+        return record_of(SdpaTiling, data)
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain(self)
 
     @property
     def consumers(self) -> int:
@@ -88,21 +127,21 @@ class SdpaTiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a thread of the producer, and of a consumer; None: as they come."""
-        is_busy = self.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
+        is_busy = self.tiles.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
         return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
 
     @property
     def sums(self) -> int:
         """Registers of a thread for scores, weights and results."""
-        results = self.width if self.promotes else self.width // 2
-        return self.keys // 2 + self.keys * self.element_bytes // 8 + results
+        results = self.width if self.kind.promotes else self.width // 2
+        return self.keys // 2 + self.keys * self.kind.element_bytes // 8 + results
 
     # ---- panels of rows of 128 bytes
 
     @property
     def turns(self) -> bool:
         """Whether values are turned before they are multiplied."""
-        return self.element_bytes == 1
+        return self.kind.element_bytes == 1
 
     @property
     def turned(self) -> TurnedBytes:
@@ -111,7 +150,7 @@ class SdpaTiling:
     @property
     def panel(self) -> int:
         """Elements of a panel's row."""
-        return wgmma.ROW_BYTES // self.element_bytes
+        return wgmma.ROW_BYTES // self.kind.element_bytes
 
     @property
     def depth_panels(self) -> int:
@@ -124,7 +163,7 @@ class SdpaTiling:
     @property
     def staged_panel(self) -> int:
         """Elements of a row of the staged output's panels."""
-        return wgmma.ROW_BYTES // self.staged_bytes
+        return wgmma.ROW_BYTES // self.kind.staged_bytes
 
     @property
     def staged_panels(self) -> int:
@@ -187,16 +226,18 @@ class SdpaTiling:
 
     @property
     def ring_offset(self) -> int:
-        return self.ring_barriers + (TileRing.barrier_bytes() if self.is_dynamic else 0)
+        return self.ring_barriers + (TileRing.barrier_bytes() if self.tiles.is_dynamic else 0)
 
     @property
     def pins_offset(self) -> int:
-        return self.ring_offset + (TileRing.bytes() if self.is_dynamic else 0)
+        return self.ring_offset + (TileRing.bytes() if self.tiles.is_dynamic else 0)
 
     @property
     def table_offset(self) -> int:
-        return self.pins_offset + (_PIN_BYTES if self.pinned else 0)
+        return self.pins_offset + (_PIN_BYTES if self.softmax.pinned else 0)
 
     @property
     def smem_bytes(self) -> int:
-        return self.table_offset + (TileTable.bytes(self.entries) if self.entries else 0)
+        return self.table_offset + (
+            TileTable.bytes(self.tiles.entries) if self.tiles.entries else 0
+        )

@@ -74,7 +74,7 @@ from .facts import (
 from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .kernel import RowsEmitter
 from .limits import MOST_ACROSS, illegal
-from .model import RowsModel
+from .model import RowsBlock, RowsModel, RowsWork
 from .tiling import RowParts, RowsTiling
 
 
@@ -167,28 +167,31 @@ class RowsEngine(Engine):
         reduced, kept = sizes_along(along[0])
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
         whole = bytes_of(t for t in fusion.inputs if t.shape == along[0].x.shape)
-        model = RowsModel(
+        is_row = runs_along_row(fusion, along[0])
+        work = RowsWork(
             rows=typical(product(kept)),
             row=typical(product(reduced)),
             moved=moved,
             read=whole,
             levels=len(levels_of(fusion)),
             passes=passes_of(fusion, knobs),
-            threads=knobs["TILE_COLS"],
-            block=block_threads(knobs, runs_along_row(fusion, along[0])),
-            width=1 if runs_along_row(fusion, along[0]) else width_of(fusion),
+            columns=len(columns),
+            has_extremes=bool(extremes_of(fusion)),
+        )
+        block = RowsBlock(
+            threads=block_threads(knobs, is_row),
+            row_threads=knobs["TILE_COLS"],
+            width=1 if is_row else width_of(fusion),
             held=held_of(fusion, knobs),
             blocks=knobs["TILE_CGA"],
             resident=knobs["CTA_COUNT"],
             ahead=max(0, knobs["STAGES"] - 1),
             config=knobs["KERNEL_CFG"],
-            slot_bytes=slot_bytes(fusion, knobs, target),
             registers=registers_of(fusion, knobs),
-            columns=len(columns),
-            has_extremes=bool(extremes_of(fusion)),
+            slot_bytes=slot_bytes(fusion, knobs, target),
         )
-        found = model.predict(target)
-        if model.has_extremes:
+        found = RowsModel(work, block).predict(target)
+        if work.has_extremes:
             return replace(found, seconds=found.seconds + MEMSET_SECONDS)
         return found
 
@@ -234,8 +237,7 @@ class RowsEngine(Engine):
         again = read_again(region, reads_of_passes(region, levels, after=last))
         count = -(-fragments // step) if held else 0
         return {
-            "kept": groups[0],
-            "reduced": groups[1],
+            "axes": {"kept": groups[0], "reduced": groups[1]},
             "vector_elems": width,
             "along": "row" if is_row else "column",
             "threads": block_threads(knobs, is_row),

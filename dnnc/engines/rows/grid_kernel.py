@@ -27,10 +27,10 @@ from ...codegen.region import Access, Region
 from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.grid_barrier import COUNTER_BYTES, GridBarrier
-from ...codegen.totals.group_totals import BlockShape, GroupTotals
+from ...codegen.totals.group_totals import BlockPlace, BlockShape, GroupTotals, ThreadPlace
 from ...codegen.totals.moments import MIDDLE_OF, Distances, Shifted, start_of
 from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS, Average, Moments, Plain, Quantity
-from ...codegen.walk.fragments import Fragments, fragment_bytes, kept_bytes
+from ...codegen.walk.fragments import Fragments, Slots, fragment_bytes, kept_bytes
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of, is_reduction
@@ -239,8 +239,8 @@ class _Block:
         slots = byte_pointer(self.memory, grid.exchange_bytes)
         has_hints = SecondCache.is_of(grid.output.target)
         return Fragments(
-            self.walk, self.width, self.at, self.count, grid.again, t.held, t.threads,
-            self.thread, slots, t.together, t.together, t.in_registers,
+            self.walk, self.width, self.at, self.count, grid.again,
+            Slots(t.held, t.threads, self.thread, slots), t.together, t.together, t.in_registers,
             SecondCache(self.count, grid.pinned) if has_hints else None,
         )  # fmt: skip
 
@@ -356,10 +356,10 @@ class _Block:
         quantities = [self._quantity(op) for op in self.grid.summed(level)]
         kernel, grid = self.kernel, self.grid
         exchange = GroupTotals(
-            grid.shape, quantities, self.thread, self.row, self.column, self.memory,
+            grid.shape, quantities, ThreadPlace(self.thread, self.row, self.column), self.memory,
             kernel.workspace(grid.parts[number], is_exclusive=False),
-            self.slice, kernel.size(grid.slices), self.group,
-            kernel.size(grid.groups), self._count_of, self.barrier,
+            BlockPlace(self.slice, kernel.size(grid.slices), self.group, kernel.size(grid.groups)),
+            self._count_of, self.barrier,
             is_spread=grid.tiling.is_spread,
         )  # fmt: skip
         return exchange.totals(parts)

@@ -15,7 +15,7 @@ from ...codegen.totals.exponentials import RunningSum
 from ...codegen.totals.moments import Compensated, SumWithMoments, start_of
 from ...codegen.totals.parts import times
 from ...codegen.totals.reduce import Combine
-from ...codegen.walk.fragments import Fragments
+from ...codegen.walk.fragments import Fragments, Slots
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...mlir import arith
 from . import extremes as rows_extremes
@@ -127,8 +127,8 @@ class StreamedGroup(Group):
         # So that several blocks of an SM have the registers, or the one of many threads.
         together, stored = (2, 2) if t.threads > _MANY_THREADS else (TOGETHER, 1)
         return Fragments(
-            self.walk, self.width, at, count, rows.again, t.slots, t.threads, ops.thread_id(),
-            self.place.memory, together, stored,
+            self.walk, self.width, at, count, rows.again,
+            Slots(t.slots, t.threads, ops.thread_id(), self.place.memory), together, stored,
         )  # fmt: skip
 
     def _last_at(self, walk: Walk, at: Any) -> tuple[Any, list[Any], list[Any]]:

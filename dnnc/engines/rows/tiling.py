@@ -22,6 +22,7 @@ from ...dialect.tensor import Tensor
 from ...errors import DnncError, Status
 from ...expr import Expr, ceildiv, product
 from ...target import WARP_THREADS
+from ..plain_data import record_of
 from ..views.reduced import read_again, reads_of_passes, region_levels
 
 COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
@@ -33,10 +34,18 @@ def is_shared(row_threads: int, blocks: int) -> bool:
 
 
 @dataclass(frozen=True)
+class AxisGroups:
+    """The axes of the rows' elements, in groups that one loop goes through."""
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class RowsTiling:
     """The tiling that `dnn.tile` says.
 
-    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    vector_elems: elements of a fragment.
     along: "row" if fragments lie along the reduced axes, else "column".
     threads: of a block that work on rows.  row_threads: that share a row.  held: fragments of a
     row that a thread holds, 0 if the row is read again in each pass.  is_whole: those are the row
@@ -46,8 +55,7 @@ class RowsTiling:
     config: the engine's KERNEL_CFG.
     """
 
-    kept: tuple[tuple[int, ...], ...]
-    reduced: tuple[tuple[int, ...], ...]
+    axes: AxisGroups
     vector_elems: int
     along: str
     threads: int
@@ -62,8 +70,7 @@ class RowsTiling:
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> RowsTiling:
-        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
-        return RowsTiling(**{**tile, **groups})
+        return record_of(RowsTiling, tile)
 
     @property
     def rows(self) -> int:
@@ -178,11 +185,11 @@ class Rows:
         found = sums_of_exponentials(region) if self.is_row and not t.held else {}
         self.exponentials = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
         width = t.vector_elems
-        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
-        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.kept = Loops(self.dims, t.axes.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.axes.reduced, width if self.is_row else 1)
         self.narrow = replace(self.reduced, width=gcd(self.reduced.width, COLUMN_WIDTH))
         self.groups = ceildiv(self.kept.fragments, t.rows)
-        self.row_axes = tuple(axis for group in t.reduced for axis in group)
+        self.row_axes = tuple(axis for group in t.axes.reduced for axis in group)
 
     @cached_property
     def row_elements(self) -> Expr:
