@@ -19,14 +19,26 @@ STATIC_SMEM_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
+class Limits:
+    """Limits of an SM.
+
+    smem_block_bytes, smem_sm_bytes: shared memory that a block may ask for, and of an SM.
+    """
+
+    smem_block_bytes: int
+    smem_sm_bytes: int
+    threads_sm: int
+    blocks_sm: int
+    registers_sm: int = 65536
+
+
+@dataclass(frozen=True)
 class Target:
     """An architecture that cubins are made for.
 
     name: `sm_90` or, with the features of that architecture alone, `sm_90a`.
     capability: compute capability (major, minor).
     ptx_version: lowest PTX ISA version that has what engines use on the target, ten times.
-    smem_block_bytes, smem_sm_bytes: shared memory a block may ask for, and of an SM.
-    threads_sm, blocks_sm, registers_sm: limits of an SM.
     has_fp8_convert: `cvt` to and from e4m3 and e5m2.  has_bf16x2: bf16 arithmetic.
     part, sm_count, l2_mib, dram_gbs, mma_tflops (by operand type), f32_tflops: the usual part.
     """
@@ -34,10 +46,7 @@ class Target:
     name: str
     capability: tuple[int, int]
     ptx_version: int
-    smem_block_bytes: int
-    smem_sm_bytes: int
-    threads_sm: int
-    blocks_sm: int
+    limits: Limits
     has_fp8_convert: bool
     part: str
     sm_count: int
@@ -45,7 +54,6 @@ class Target:
     dram_gbs: float
     f32_tflops: float
     mma_tflops: Mapping[str, float]
-    registers_sm: int = 65536
     arch_specific: bool = False
 
     @property
@@ -74,27 +82,27 @@ def _rates(f16: float, tf32: float, i8: float) -> dict[str, float]:
 
 
 _SM80 = Target(
-    "sm_80", (8, 0), 70, 163 << 10, 164 << 10, 2048, 32, False,
+    "sm_80", (8, 0), 70, Limits(163 << 10, 164 << 10, 2048, 32), False,
     "A100", 108, 40, 1555.0, 19.5, _rates(312.0, 156.0, 624.0),
 )  # fmt: skip
 _SM86 = Target(
-    "sm_86", (8, 6), 71, 99 << 10, 100 << 10, 1536, 16, False,
+    "sm_86", (8, 6), 71, Limits(99 << 10, 100 << 10, 1536, 16), False,
     "RTX 3090", 82, 6, 936.0, 35.6, _rates(71.0, 35.6, 284.0),
 )  # fmt: skip
 _SM89 = Target(
-    "sm_89", (8, 9), 81, 99 << 10, 100 << 10, 1536, 24, True,
+    "sm_89", (8, 9), 81, Limits(99 << 10, 100 << 10, 1536, 24), True,
     "RTX 4090", 128, 72, 1008.0, 82.6, _rates(165.2, 82.6, 660.6),
 )  # fmt: skip
 _SM90 = Target(
-    "sm_90", (9, 0), 81, 227 << 10, 228 << 10, 2048, 32, True,
+    "sm_90", (9, 0), 81, Limits(227 << 10, 228 << 10, 2048, 32), True,
     "H100 SXM", 132, 50, 3350.0, 66.9, _rates(989.0, 494.0, 1979.0),
 )  # fmt: skip
 _SM100 = Target(
-    "sm_100", (10, 0), 86, 227 << 10, 228 << 10, 2048, 32, True,
+    "sm_100", (10, 0), 86, Limits(227 << 10, 228 << 10, 2048, 32), True,
     "B200", 148, 126, 8000.0, 80.0, _rates(2250.0, 1120.0, 4500.0),
 )  # fmt: skip
 _SM120 = Target(
-    "sm_120", (12, 0), 87, 99 << 10, 100 << 10, 1536, 24, True,
+    "sm_120", (12, 0), 87, Limits(99 << 10, 100 << 10, 1536, 24), True,
     "RTX 5090", 170, 96, 1792.0, 104.8, _rates(209.5, 104.8, 838.0),
 )  # fmt: skip
 

@@ -134,7 +134,7 @@ def check(graph: Any, engine: Engine, fusion: Fusion, knobs: Knobs, target: Targ
     ):
         static[name.rsplit("_", 1)[0]] += int(size)
     assert max(static.values(), default=0) <= STATIC_SMEM_BYTES
-    assert max(dynamic, default=0) <= target.smem_block_bytes
+    assert max(dynamic, default=0) <= target.limits.smem_block_bytes
     if engine.name in EXACT:
         assert max(counted) == max(dynamic), f"{max(counted)} counted, {max(dynamic)} launched"
     elif counted and engine.name not in _FILLS:

@@ -54,7 +54,7 @@ def test_a_device_of_another_major_version_is_refused():
 
 @pytest.mark.parametrize("row", target.TARGETS, ids=str)
 def test_rows_are_consistent(row):
-    assert row.smem_block_bytes < row.smem_sm_bytes
+    assert row.limits.smem_block_bytes < row.limits.smem_sm_bytes
     assert (
         row.name == f"sm_{row.capability[0]}{row.capability[1]}{'a' if row.arch_specific else ''}"
     )

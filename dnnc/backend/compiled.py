@@ -46,7 +46,7 @@ def plan_of(config: Config) -> Plan:
 def _limits(target: str) -> dict[str, int]:
     """The limits of the target's usual part."""
     row = targets.of(target)
-    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.smem_block_bytes}
+    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.limits.smem_block_bytes}
 
 
 def workspace_bytes(plan: Plan) -> int:

@@ -86,7 +86,8 @@ class EngineConfig:
 
     def fits_smem(self, most_bytes: int, target: Target) -> bool:
         """Whether blocks get by with so many bytes of shared memory, as far as knobs tell."""
-        limited = replace(target, smem_block_bytes=min(most_bytes, target.smem_block_bytes))
+        most = min(most_bytes, target.limits.smem_block_bytes)
+        limited = replace(target, limits=replace(target.limits, smem_block_bytes=most))
         return not any(c.engine.legal(c.knobs, c.fusion, limited) for c in self.choices)
 
     @property

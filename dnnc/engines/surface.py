@@ -121,14 +121,14 @@ def boolean_reason(output: Tensor) -> Reason:
 
 def smem_reasons(needed: int, target: Target) -> tuple[Reason, ...]:
     """A block may not ask for more shared memory than the target has."""
-    if needed <= target.smem_block_bytes:
+    if needed <= target.limits.smem_block_bytes:
         return ()
     return (
         Reason(
             Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
             "shared memory",
             f"{needed} bytes",
-            f"at most {target.smem_block_bytes} on {target}",
+            f"at most {target.limits.smem_block_bytes} on {target}",
         ),
     )
 

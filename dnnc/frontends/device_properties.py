@@ -115,7 +115,9 @@ def _require(value: object, kinds: tuple[type, ...], supported: str, where: str)
 
 def device_of(row: Target) -> DeviceProperties:
     """The device that a row of the targets describes."""
-    return DeviceProperties(row.part, row.capability, row.sm_count, row.smem_block_bytes, row.name)
+    return DeviceProperties(
+        row.part, row.capability, row.sm_count, row.limits.smem_block_bytes, row.name
+    )
 
 
 def _decoded(text: str | bytes, where: str) -> DeviceProperties:

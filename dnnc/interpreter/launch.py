@@ -100,7 +100,7 @@ def _check_limits(program: Program, geometry: Geometry) -> None:
 def _check_smem(program: Program, target: str, dynamic_smem_bytes: int) -> None:
     """A CTA may not ask for more shared memory than its target has; unknown targets may."""
     static = program.layout.static_smem_bytes
-    most = {row.name: row.smem_block_bytes for row in TARGETS}.get(target)
+    most = {row.name: row.limits.smem_block_bytes for row in TARGETS}.get(target)
     if static > STATIC_SMEM_BYTES or (most is not None and static + dynamic_smem_bytes > most):
         what = f"{static} bytes of static and {dynamic_smem_bytes} of dynamic shared memory"
         raise _error(program, f"{what}; {target} allows {STATIC_SMEM_BYTES} static, {most} in all")

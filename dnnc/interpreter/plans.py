@@ -103,7 +103,7 @@ def _sizes(plan: Plan, given: Mapping[int, Array], sizes: Mapping[str, int]) -> 
 
 def _device_variables(program: Program) -> dict[str, int]:
     row = targets.of(program.target)
-    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.smem_block_bytes}
+    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.limits.smem_block_bytes}
 
 
 class _Machine:

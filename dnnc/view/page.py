@@ -173,7 +173,7 @@ def _grid_text(plan: Plan, launch: Launch, case: Case, target: Target) -> str:
     if case.sizes is None:
         return ""
     known = {**case.sizes, "sm_count": target.sm_count}
-    known["max_dynamic_smem_bytes"] = target.smem_block_bytes
+    known["max_dynamic_smem_bytes"] = target.limits.smem_block_bytes
     try:
         return " x ".join(f"{parse(text, plan.dims).evaluate(known):,}" for text in launch.grid)
     except DnncError:

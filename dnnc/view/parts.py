@@ -168,7 +168,7 @@ class ProgramParts:
         """The place of the first variant whose guard holds."""
         known = {
             "sm_count": self.target.sm_count,
-            "max_dynamic_smem_bytes": self.target.smem_block_bytes,
+            "max_dynamic_smem_bytes": self.target.limits.smem_block_bytes,
             **sizes,
         }
         for place, variant in enumerate(self.program.variants):

@@ -72,7 +72,7 @@ def assembled(engine, build, knobs, target):
 def assert_fits(plan, target):
     for kernel in plan.programs[0].kernels:
         assert kernel.registers <= 255
-        assert kernel.registers * kernel.threads <= of(target).registers_sm
+        assert kernel.registers * kernel.threads <= of(target).limits.registers_sm
         assert (kernel.spill_store_bytes, kernel.spill_load_bytes) == (0, 0), kernel
         assert kernel.local_bytes == 0, kernel
         assert kernel.static_smem_bytes <= 48 << 10

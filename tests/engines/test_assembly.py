@@ -339,7 +339,7 @@ def scaled_fp8():
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_no_tile_of_fp8_spills(tile, target):
     """Stages of 128 are refused where products are summed apart, and large tiles on small SMs."""
-    if tile[0] * tile[1] > 128 * 128 and of(target).smem_block_bytes < 128 << 10:
+    if tile[0] * tile[1] > 128 * 128 and of(target).limits.smem_block_bytes < 128 << 10:
         pytest.skip(f"{target} has no shared memory for it")
     depth = 64 if of(target).multiplies_fp8 else 128
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": depth, "STAGES": 3}

@@ -119,9 +119,9 @@ def blocks_of_sm(smem_bytes: int, threads: int, registers: int, target: Target) 
     return max(
         1,
         min(
-            target.smem_sm_bytes // (smem_bytes + _BLOCK_SMEM),
-            target.threads_sm // threads,
-            target.registers_sm // registers,
-            target.blocks_sm,
+            target.limits.smem_sm_bytes // (smem_bytes + _BLOCK_SMEM),
+            target.limits.threads_sm // threads,
+            target.limits.registers_sm // registers,
+            target.limits.blocks_sm,
         ),
     )

@@ -106,8 +106,8 @@ def _sectors(bytes_: int) -> int:
 
 def _resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
     """Blocks of an SM."""
-    most = min(target.threads_sm // tiling.threads, target.blocks_sm)
-    fitting = target.registers_sm // (registers(facts, tiling) * tiling.threads)
+    most = min(target.limits.threads_sm // tiling.threads, target.limits.blocks_sm)
+    fitting = target.limits.registers_sm // (registers(facts, tiling) * tiling.threads)
     # Of the registers that it leaves room for the assembler takes all, for loads that come early;
     # of several channels a group it has no such loads.
     asked = tiling.min_blocks or fitting

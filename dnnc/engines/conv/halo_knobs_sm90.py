@@ -203,7 +203,9 @@ def _stages(halo: Halo, knobs: Knobs, fusion: Fusion, target: Target) -> int:
     shape, layout = shape_of(conv_of(fusion)), halo_tiling_of(fusion, halo, knobs).shared
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     fitting = [
-        n for n in (*STAGES, *STAYING) if replace(layout, stages=n).bytes <= target.smem_block_bytes
+        n
+        for n in (*STAGES, *STAYING)
+        if replace(layout, stages=n).bytes <= target.limits.smem_block_bytes
     ]
     staying = [n for n in fitting if stays(shape, knobs["TILE_N"], n, panels)]
     return max(staying or [n for n in fitting if n in STAGES], default=0)

@@ -79,7 +79,9 @@ def pixel_candidates(shape: WgradShape, work: WgradWork, target: Target) -> list
             if columns and pixel_tile(shape, rows, 0).refusal() is None:
                 continue  # whole rows have less of a halo
             base = {**_WHOLE, "TILE_ROWS": rows, "TILE_COLS": columns, REDUCTION.name: 0}
-            slots = [n for n in _SLOTS if pixel_smem_bytes(tile, n) <= target.smem_block_bytes]
+            slots = [
+                n for n in _SLOTS if pixel_smem_bytes(tile, n) <= target.limits.smem_block_bytes
+            ]
             if not slots:
                 continue
             parts = fitting_parts(pixel_sizes(work, tile), base, target)

@@ -110,7 +110,7 @@ def legal_choices(
         first, second = layout.bytes, replace(layout, stages=2).bytes
         if facts.operands.rewrites:  # each stage has more than its tiles
             second = layout_of(replace(choice, stages=2), facts).bytes
-        fitting = 1 + (target.smem_block_bytes - first) // (second - first)
+        fitting = 1 + (target.limits.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
             stages = max(n for n in STAGES if n <= fitting)
             found.append(replace(choice, stages=stages).knobs)

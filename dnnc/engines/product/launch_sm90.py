@@ -23,7 +23,9 @@ def emit_product(
     matrices_of: Callable[[Kernel, Region, Tiling], Matrices],
 ) -> None:
     """matrices_of: what the kernel multiplies; its operands take the kernel's first arguments."""
-    if tiling.shared.bytes > (most := output.target.smem_block_bytes):  # what `legal` has to see
+    if tiling.shared.bytes > (
+        most := output.target.limits.smem_block_bytes
+    ):  # what `legal` has to see
         what = f"{tiling.shared.bytes} bytes of shared memory"
         raise DnncError(Status.INTERNAL_ERROR, what, f"at most {most} on {output.target}")
     kernel = output.kernel("", tiling.block.threads)

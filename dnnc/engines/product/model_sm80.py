@@ -136,12 +136,12 @@ class TiledProduct:
 
     def _resident(self, target: Target) -> int:
         """Blocks that an SM holds."""
-        by_smem = target.smem_sm_bytes // (self.smem_bytes + 1024)
+        by_smem = target.limits.smem_sm_bytes // (self.smem_bytes + 1024)
         # An element that is held, or the address of a narrow copy, has a register.
         more = (self._elements + self._copies) // self.threads
         registers = min(_MOST_REGISTERS, TILE_REGISTERS[self.tile] + more)
-        by_registers = target.registers_sm // (registers * self.threads)
-        return max(1, min(by_smem, by_registers, target.blocks_sm))
+        by_registers = target.limits.registers_sm // (registers * self.threads)
+        return max(1, min(by_smem, by_registers, target.limits.blocks_sm))
 
     @property
     def _elements(self) -> int:

@@ -366,7 +366,7 @@ def slots_of(tensors: Sequence[Tensor], fragments: int, width: int, knobs: Knobs
     if knobs["STAGES"] != 1 or not tensors:
         return 0
     threads = block_threads(knobs, True)
-    most = (t.smem_block_bytes - EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
+    most = (t.limits.smem_block_bytes - EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
     return min(most, -(-fragments // (knobs["TILE_COLS"] * knobs["TILE_CGA"])))
 
 

@@ -91,4 +91,4 @@ def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int, target: Target)
         return False
     row = row_elements(fusion).bounds()[1]
     bytes_ = row * sum(max(8, t.type.bits) // 8 for t in reads_again(fusion))
-    return bytes_ >= (_KEPT_BYTES if blocks == 1 else blocks // 2 * target.smem_block_bytes)
+    return bytes_ >= (_KEPT_BYTES if blocks == 1 else blocks // 2 * target.limits.smem_block_bytes)

@@ -152,7 +152,7 @@ class GridEngine(Engine):
         if knobs["SPECFILT"] and not _register_words(fusion):
             what = f"SPECFILT={knobs['SPECFILT']}, fragments of no whole words of 16 bits and more"
             return (knob_reason(what, "SPECFILT=0"),)
-        most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
+        most = min(REGISTERS_PER_THREAD, target.limits.registers_sm // threads)
         if (registers := _registers(fusion, knobs, target)) > most:
             return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
         return smem_reasons(_smem_bytes(fusion, knobs, target), target)

@@ -99,7 +99,7 @@ def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     if has_own_rings(knobs):
         registers, launched = -(-registers // 8) * 8, -(-launched // _QUARTER) * _QUARTER
     resident = launched * max(1, knobs["CTA_COUNT"])
-    if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
+    if registers * resident > target.limits.registers_sm or registers > REGISTERS_PER_THREAD:
         held = held_of(fusion, knobs)
         what = f"{held} elements of each of {resident} threads of an SM"
         return (knob_reason(what, "fewer: they do not fit the registers"),)
@@ -113,9 +113,9 @@ def _shared_memory(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
         return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
     count = max(1, knobs["CTA_COUNT"])
     needed += dynamic_bytes(fusion, knobs, target)
-    if (needed + 1024) * count > target.smem_sm_bytes:
+    if (needed + 1024) * count > target.limits.smem_sm_bytes:
         what = f"{needed} bytes of shared memory for each of {count} blocks"
-        return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
+        return (knob_reason(what, f"{target.limits.smem_sm_bytes} in all"),)
     return smem_reasons(needed, target)
 
 

@@ -43,7 +43,7 @@ _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
 @dataclass(frozen=True)
 class RowsWork:
-    """What a kernel does.
+    """The work of a kernel.
 
     rows, row: how many, and elements of one.  moved: bytes read and written once.  read: bytes
     of whole inputs.  levels: of reductions; passes: over a row, for them.  columns: sums of them.
@@ -63,7 +63,7 @@ class RowsWork:
 
 @dataclass(frozen=True)
 class RowsBlock:
-    """How a block does it.
+    """The way in which a block does it.
 
     threads: of a block; row_threads: that share a row.  width: rows side by side in a thread.
     held: elements of a thread, 0: rows are read again.  blocks: of a cluster.  resident: blocks of
@@ -129,10 +129,12 @@ class RowsModel:
 
     def _resident(self, target: Target) -> float:
         """Blocks of an SM at the same time."""
-        threads = min(target.threads_sm, target.registers_sm // max(32, self.block.registers))
-        most = max(1, min(target.blocks_sm, threads // self.block.threads))
+        threads = min(
+            target.limits.threads_sm, target.limits.registers_sm // max(32, self.block.registers)
+        )
+        most = max(1, min(target.limits.blocks_sm, threads // self.block.threads))
         if self.block.slot_bytes:
-            most = max(1, min(most, target.smem_sm_bytes // (self.block.slot_bytes + 2048)))
+            most = max(1, min(most, target.limits.smem_sm_bytes // (self.block.slot_bytes + 2048)))
         return min(most, self.block.resident) if self.block.resident else most
 
     def _block_bytes(self) -> float:

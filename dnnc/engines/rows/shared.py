@@ -99,7 +99,7 @@ class SharedGroup(RingGroup):
         t, target = self.tiling, self.kernel.target
         quarter = _QUARTERS * WARP_THREADS
         threads = -(-self.launched // quarter) * quarter * max(1, t.blocks)
-        most = min(target.registers_sm // threads, REGISTERS_PER_THREAD)
+        most = min(target.limits.registers_sm // threads, REGISTERS_PER_THREAD)
         return not self.rows.columns and t.held * self.width + _OTHERS <= most
 
     def _count(self, warp: Any) -> Any:

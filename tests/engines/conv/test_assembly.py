@@ -113,7 +113,7 @@ def test_no_gather_spills(build, knobs):
 def test_registers_for_three_blocks_of_groups_side_by_side():
     knobs = {"TILE_M": 64, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
     main = assembled("conv_sm80", GROUPS, knobs, "sm_90").programs[0].kernels[0]
-    assert 3 * main.threads * main.registers <= of("sm_90").registers_sm
+    assert 3 * main.threads * main.registers <= of("sm_90").limits.registers_sm
 
 
 # X, W.

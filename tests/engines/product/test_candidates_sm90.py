@@ -86,7 +86,7 @@ def test_groups_side_by_side_with_residuals_fit_shared_memory():
     plan = compile_graph(g.graph.finalize(), "sm_90a", Options(engine="conv_sm90"))
     (step,) = plan.programs[0].variants[0].steps
     needed = plan.expression(step.launch.dynamic_smem_bytes).evaluate({})
-    assert needed <= of("sm_90a").smem_block_bytes
+    assert needed <= of("sm_90a").limits.smem_block_bytes
 
 
 def test_rows_that_no_tile_holds_are_refused_with_a_reason():

@@ -57,7 +57,7 @@ def every_choice(graph):
         for candidate in engine.candidates(fusion, TARGET):
             assert not engine.legal(candidate, fusion, TARGET)
             found = layout(engine, fusion, candidate)
-            assert found.bytes <= TARGET.smem_block_bytes
+            assert found.bytes <= TARGET.limits.smem_block_bytes
             assert is_whole(found)
             yield engine, fusion, candidate
 

@@ -332,7 +332,7 @@ def test_a_norm_of_distances_is_of_moments():
         options = Options(engine="grid", knobs=tuple(knobs.items()))
         plan = compile_graph(g.graph, "sm_90a", options)
         step = plan.programs[0].variants[0].steps[-1]
-        assert int(step.launch.dynamic_smem_bytes) <= of("sm_90a").smem_block_bytes
+        assert int(step.launch.dynamic_smem_bytes) <= of("sm_90a").limits.smem_block_bytes
 
 
 def test_levels_of_several_totals_where_every_block_combines_all():
