@@ -1,12 +1,21 @@
 # pyright: basic
-"""Turns: warpgroups that go through tiles by turns, and multiply one after the other.
+"""Turns of warpgroups, of which one multiplies while others do something else.
+
+`TileTurns`: each has tiles of its own.
 
     warpgroup 0    multiply 0 | epilogue 0 | multiply 2 | epilogue 2 ...
     warpgroup 1               | multiply 1 | epilogue 1 | multiply 3 ...
 
-They share a ring of stages, of which each lets the others' uses go by without looking.  A barrier
-tells a stage's last phase from the one before only (`mbarrier`), so that who comes too early would
-take a stage of two rounds ago for its own: each waits until the one before it has seen its last.
+`StepTurns`: each has a part of every tile; one starts a step's products while the others are at
+what lies between products, as a softmax.
+
+    warpgroup 0    start products | between       | start products | ...
+    warpgroup 1                   | start products| between        | ...
+
+Those with tiles of their own share a ring of stages, of which each lets the others' uses go by
+without looking.  A barrier tells a stage's last phase from the one before only (`mbarrier`), so
+that who comes too early would take a stage of two rounds ago for its own: each waits until the one
+before it has seen its last.
 """
 
 from __future__ import annotations
@@ -14,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...mlir import nvvm
 from ...target import WARP_THREADS
 from .. import ops
 from ..memory.smem import byte_pointer
@@ -25,7 +35,7 @@ _WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 
 @dataclass(frozen=True)
-class Turns:
+class TileTurns:
     """Turns of so many warpgroups; barriers: memory of `barrier_bytes`."""
 
     warpgroups: int
@@ -64,3 +74,48 @@ def later(cursor: Cursor, uses: Any, stages: int) -> Cursor:
     place = cursor.stage + uses
     rounds = place // stages
     return Cursor(place % stages, cursor.phase ^ (rounds & 1))
+
+
+@dataclass(frozen=True)
+class StepTurns:
+    """Turns of so many warpgroups, of which one alone never waits.
+
+    own: this one's number.  first_barrier: the first of as many named barriers.
+    """
+
+    warpgroups: int
+    own: Any
+    first_barrier: int
+
+    def begin(self) -> None:
+        """Before the first step: nobody gave the first warpgroup its first turn."""
+        if self.warpgroups > 1:
+            with ops.if_(self.own.eq(0)):
+                self._give(0)
+
+    def wait(self) -> None:
+        """Waits until it is this warpgroup's turn to start products."""
+        if self.warpgroups > 1:
+            nvvm.barrier(
+                barrier_id=self._barrier(self.own),
+                number_of_threads=ops.const(2 * WARPGROUP_THREADS),
+            )
+
+    def end(self) -> None:
+        """Gives the turn to the next warpgroup."""
+        if self.warpgroups > 1:
+            following = self.own + 1
+            is_last = following.eq(self.warpgroups)
+            self._give(ops.select(is_last, 0, following))
+
+    def finish(self) -> None:
+        """After the last step: the turn that the last warpgroup gave to the first is taken."""
+        if self.warpgroups > 1:
+            with ops.if_(self.own.eq(0)):
+                self.wait()
+
+    def _give(self, own: Any) -> None:
+        nvvm.barrier_arrive(ops.const(2 * WARPGROUP_THREADS), barrier_id=self._barrier(own))
+
+    def _barrier(self, own: Any) -> Any:
+        return ops.value_of(own + self.first_barrier)

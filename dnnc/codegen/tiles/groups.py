@@ -23,8 +23,9 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
 from ..memory.smem import byte_pointer
-from ..state import loop, repeat
+from ..state import loop
 from ..value import wrapped
+from .numbers import entry_of
 from .schedule import in_groups
 
 _ENTRY = 4  # bytes
@@ -127,8 +128,7 @@ class GroupTable:
 
     def place(self, number: Any, group: Any) -> GroupTile:
         """A tile by its number; group: that of a tile before it, where the search begins."""
-        ends_before = repeat(lambda at: self._load(self._tiles(at + 1)) < number + 1, state=group)
-        group = ends_before(lambda at: at + 1)
+        group = entry_of(number, group, lambda at: self._load(self._tiles(at + 1)))
         first, end = self._load(self._first(group)), self._load(self._first(group + 1))
         inside = number - self._load(self._tiles(group))
         count = ops.ceildiv(end - first, self.tile_rows)

@@ -17,8 +17,9 @@ from ...target import WARP_THREADS
 from .. import ops
 from ..kernel import Kernel
 from ..memory.smem import byte_pointer
-from ..state import loop, repeat
+from ..state import loop
 from .groups import from_lane, running_sum
+from .numbers import entry_of
 
 _ENTRY = 4  # bytes
 
@@ -59,7 +60,7 @@ class TileTable:
 
     def find(self, number: Any, entry: Any) -> tuple[Any, Any]:
         """(entry, number in it) of a tile; entry: where the search begins, of a tile before it."""
-        entry = repeat(lambda at: self._load(at + 1) < number + 1, state=entry)(lambda at: at + 1)
+        entry = entry_of(number, entry, lambda at: self._load(at + 1))
         return entry, number - self._load(entry)
 
     def _place(self, entry: Any) -> Any:

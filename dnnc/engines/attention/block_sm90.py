@@ -15,8 +15,9 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
-from ...codegen.state import chosen, loop, repeat
+from ...codegen.state import chosen
 from ...codegen.stretch import stretch
+from ...codegen.tiles.numbers import TileNumbers
 from ...codegen.tiles.tile_table import TileTable
 from ...target import WARP_THREADS
 from .number_ranges import Table
@@ -27,6 +28,14 @@ from .tile_sm90 import TURNERS, SdpaTiling
 
 # body(tile, record) gives the next record: see `codegen.state`.
 Body = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Where a warpgroup is in the rings of keys and of values."""
+
+    keys: Cursor
+    values: Cursor
 
 
 @dataclass(frozen=True)
@@ -138,43 +147,14 @@ class SdpaBlock:
         block; others read them, as whole warps.
         """
         first, step = ops.block_id(), ops.block_count()
-        if isinstance(self.schedule, PackedSchedule):
-            assert self.schedule.table is not None
-            tiles = self.schedule.table.total()
-            state, body = (0, state), self._in_sequences(self.schedule, body)
-        else:
-            tiles, body = self.kernel.size(self.schedule.tiles), self._in_place(body)
-        if self.ring is None:
-            loop(first, tiles, step, state=state)(body)
+        schedule = self.schedule
+        if isinstance(schedule, PackedSchedule):
+            assert schedule.table is not None
+            numbers = TileNumbers(first, schedule.table.total(), step, self.ring, takes)
+            numbers.each_found(state, schedule.find, body)
             return
-        ring = self.ring
-
-        @repeat(lambda now: now[0] < tiles, state=(first, Cursor(), state))
-        def _(now: Any) -> Any:
-            number, cursor, own = now
-            if takes:
-                following, cursor = ring.take(cursor)
-                own = body(number, own)
-            else:
-                own = body(number, own)
-                following, cursor = ring.read(cursor, is_warp=True)
-                following = ops.from_lane(following, 0)
-            return following, cursor, own
-
-    def _in_place(self, body: Body) -> Body:
-        """The body of a loop over tiles in place, which takes a tile's number."""
-        return lambda number, now: body(self.schedule.place(number), now)
-
-    def _in_sequences(self, schedule: PackedSchedule, body: Body) -> Body:
-        """The body of a loop over tiles of sequences, which takes a tile's number and first
-        carries its sequence."""
-
-        def one(number: Any, now: Any) -> Any:
-            entry, own = now
-            tile, entry = schedule.find(number, entry)
-            return entry, body(tile, own)
-
-        return one
+        numbers = TileNumbers(first, self.kernel.size(schedule.tiles), step, self.ring, takes)
+        numbers.each(state, lambda number, now: body(schedule.place(number), now))
 
     def blocks(self, tile: QueryTile) -> KeyBlocks:
         """The blocks of a tile, the last of which is multiplied."""

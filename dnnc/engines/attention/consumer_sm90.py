@@ -21,13 +21,14 @@ from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, Step, scaled
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
+from ...codegen.hopper.turns import StepTurns
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
 from ...mlir import llvm, nvvm
 from ...mlir import math as mlir_math
 from ...target import WARP_THREADS
-from .block_sm90 import Progress, SdpaBlock, unless
+from .block_sm90 import Progress, SdpaBlock, Slots, unless
 from .packed_schedule import PackedSchedule
 from .region_sm90 import WarpgroupRegion
 from .scale import times_log2e
@@ -90,11 +91,12 @@ class SdpaConsumer:
             self.parts.score_steps.may_be_far,
             t.softmax.lift,
         )
+        self.turns = StepTurns(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
-        self._first_turn()
+        self.turns.begin()
         self.block.each_tile(Progress.start(), self._tile, takes=False)
-        self._last_turn()
+        self.turns.finish()
         with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
 
@@ -138,7 +140,8 @@ class SdpaConsumer:
         keys, values, end = now.keys, now.values, whole.end
         if self.tiling.tiles.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
-            keys, values = self._skip(keys, values, whole.end - end)
+            here = self._skip(Slots(keys, values), whole.end - end)
+            keys, values = here.keys, here.values
         last = end - 1
         state = self._first_block(q, walk, last, replace(now, keys=keys, values=values))
         for low, high, masked in self._runs(whole, mine, last):
@@ -207,21 +210,21 @@ class SdpaConsumer:
             for i, (value, more) in enumerate(zip(result, sums, strict=True))
         ]
 
-    def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
+    def _skip(self, here: Slots, count: Any) -> Slots:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
 
-        @loop(0, count, state=(keys, values))
-        def end(i: Any, now: tuple[Cursor, Cursor]) -> tuple[Cursor, Cursor]:
-            self._turn()
-            self._pass_turn()
-            for ring, cursor in zip((self.keys, self.values), now, strict=True):
+        @loop(0, count, state=here)
+        def end(i: Any, now: Slots) -> Slots:
+            self.turns.wait()
+            self.turns.end()
+            for ring, cursor in ((self.keys, now.keys), (self.values, now.values)):
                 ring.wait_full(cursor)
                 ring.release(cursor, self.lane)
                 # Without it the compiler gives the lanes that release nothing a wait of their
                 # own, in which they would keep the other from releasing.
                 nvvm.bar_warp_sync(ops.const(-1))
-            keys, values = now
-            return keys.next(self.tiling.stages), values.next(self.tiling.stages)
+            stages = self.tiling.stages
+            return Slots(now.keys.next(stages), now.values.next(stages))
 
         return end
 
@@ -242,11 +245,11 @@ class SdpaConsumer:
         t = self.tiling
         keys, values = now.keys, now.values
         self.keys.wait_full(keys)
-        self._turn()
+        self.turns.wait()
         sums = self._start_scores(q, keys)
         self.values.wait_full(values)
         products = self._start_result(now.weights, values, now.result)
-        self._pass_turn()
+        self.turns.end()
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
@@ -327,41 +330,6 @@ class SdpaConsumer:
             return self.v_panels.offset(0, step)
         panel, inner = divmod(step, self.pv.steps)
         return panel * self.v_panels.bytes + self.v_panels.offset(0, inner)
-
-    # ---- turns
-
-    def _turn_barrier(self, own: Any) -> Any:
-        return ops.value_of(own + (_FIRST_BARRIER + self.tiling.consumers))
-
-    def _turn(self) -> None:
-        """Waits until it is this warpgroup's turn to start products."""
-        if self.tiling.takes_turns:
-            nvvm.barrier(
-                barrier_id=self._turn_barrier(self.own),
-                number_of_threads=ops.const(2 * wgmma.WARPGROUP_THREADS),
-            )
-
-    def _pass_turn(self) -> None:
-        if self.tiling.takes_turns:
-            following = self.own + 1
-            is_last = following.eq(self.tiling.consumers)
-            self._give_turn(ops.select(is_last, 0, following))
-
-    def _give_turn(self, own: Any) -> None:
-        threads = ops.const(2 * wgmma.WARPGROUP_THREADS)
-        nvvm.barrier_arrive(threads, barrier_id=self._turn_barrier(own))
-
-    def _first_turn(self) -> None:
-        """The first warpgroup begins: nobody gave it its first turn."""
-        if self.tiling.takes_turns:
-            with ops.if_(self.own.eq(0)):
-                self._give_turn(0)
-
-    def _last_turn(self) -> None:
-        """The turn that the last warpgroup gave to the first is taken."""
-        if self.tiling.takes_turns:
-            with ops.if_(self.own.eq(0)):
-                self._turn()
 
     # ---- the end of a tile
 

@@ -67,6 +67,22 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """Where a tile is among its blocks of keys, and the record of what is done with them."""
+
+    place: Place
+    own: Any
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Maxima and sums of rows, and the result before it is divided."""
+
+    rows: Rows
+    result: list[Any]
+
+
+@dataclass(frozen=True)
 class KeyBlock:
     """A block of keys.  slot: where it lies.  is_masked: whether masks are looked at.
     may_be_empty: whether a row may have no score above -inf."""
@@ -139,7 +155,8 @@ class SdpaEmitter:
         blocks: KeyBlocks,
     ) -> None:  # fmt: skip
         """Goes through the keys, and stores what comes of it."""
-        rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
+        found = self._over_keys(walks, softmax, walk, queries, blocks)
+        rows, result = found.rows, found.result
         smem.wait(0)
         with stretch("epilogue"):
             if self.parts_store is None:
@@ -245,19 +262,19 @@ class SdpaEmitter:
     def _over_keys(
         self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
-    ) -> tuple[Rows, list[Any]]:  # fmt: skip
-        """(maxima and sums, the result before it is divided)."""
+    ) -> Attended:  # fmt: skip
         low, zero = ops.f32(-math.inf), ops.f32(0.0)
         result = [zero] * self.tiling.result_registers
 
-        def block(at: KeyBlock, now: tuple[Rows, list[Any]]) -> tuple[Rows, list[Any]]:
-            rows, result = now
+        def block(at: KeyBlock, now: Attended) -> Attended:
             scores = walk.scores(self._scores(at.slot, queries), at.number, is_masked=at.is_masked)
-            step = softmax.next(scores, rows, is_masked=at.may_be_empty)
+            step = softmax.next(scores, now.rows, is_masked=at.may_be_empty)
             weights = walk.weights(step.exponentials, at.number, is_masked=at.is_masked)
-            return step.rows, self._add_result(at.slot, weights, scaled(result, step.scale))
+            result = self._add_result(at.slot, weights, scaled(now.result, step.scale))
+            return Attended(step.rows, result)
 
-        return self._each_block(walks, blocks, (Rows([low, low], [zero, zero]), result), block)
+        start = Attended(Rows([low, low], [zero, zero]), result)
+        return self._each_block(walks, blocks, start, block)
 
     def _each_block(
         self, walks: SdpaRegion, blocks: KeyBlocks, state: Any,
@@ -265,27 +282,26 @@ class SdpaEmitter:
     ) -> Any:  # fmt: skip
         """Runs body(block, record), which gives the next record, from the last block to the first;
         state: the first record."""
-        now = Place(self.ring.first(), self.ahead), state
+        now = Progress(Place(self.ring.first(), self.ahead), state)
         for low, high, is_masked in self._runs(walks, blocks):
             masked = (is_masked, is_masked or not walks.is_plain)
             now = self._run(blocks.first, low, high, masked, now, body)
-        return now[1]
+        return now.own
 
     def _run(
-        self, first: Any, low: Any, high: Any, masked: tuple[bool, bool], now: tuple[Place, Any],
+        self, first: Any, low: Any, high: Any, masked: tuple[bool, bool], now: Progress,
         body: Callable[[KeyBlock, Any], Any],
-    ) -> tuple[Place, Any]:  # fmt: skip
+    ) -> Progress:  # fmt: skip
         """Blocks from high - 1 down to low; masked: see `KeyBlock`."""
         count, last = ops.maximum(high - low, 0), high - 1
 
         @loop(0, count, state=now)
-        def end(i: Any, now: tuple[Place, Any]) -> tuple[Place, Any]:
-            def step() -> tuple[Place, Any]:
-                place, own = now
+        def end(i: Any, now: Progress) -> Progress:
+            def step() -> Progress:
                 number = last - i
-                slot = self._turn(first, number, place)
-                own = body(KeyBlock(number, slot, *masked), own)
-                return self._following(first, place), own
+                slot = self._turn(first, number, now.place)
+                own = body(KeyBlock(number, slot, *masked), now.own)
+                return Progress(self._following(first, now.place), own)
 
             if not self.schedule.is_sparse:
                 return step()

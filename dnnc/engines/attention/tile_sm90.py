@@ -120,11 +120,6 @@ class SdpaTiling:
         return wgmma.M
 
     @property
-    def takes_turns(self) -> bool:
-        """Whether warpgroups multiply by turns."""
-        return self.consumers > 1
-
-    @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a thread of the producer, and of a consumer; None: as they come."""
         is_busy = self.tiles.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)

@@ -15,7 +15,7 @@ from ...codegen.hopper import cluster, mbarrier, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
-from ...codegen.hopper.turns import Turns
+from ...codegen.hopper.turns import TileTurns
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -66,7 +66,7 @@ class Emitter:
         self.cluster = Cluster(*t.grid.cluster, t.grid.splits)
         self.rings = rings = Rings.of(self.kernel.dynamic_shared(t.shared.bytes, 1024), t.shared)
         self.split = self._split_sum()
-        self.turns = Turns(t.block.consumers, rings.at(t.shared.turns_offset))
+        self.turns = TileTurns(t.block.consumers, rings.at(t.shared.turns_offset))
         self.groups = self._group_table(rings.at(t.shared.groups_offset))
         self.rank = self.cluster.rank()
         self.exchange = RowExchange(

@@ -16,7 +16,7 @@ from ...codegen import ops
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.operand_fragments import OperandFragments
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.hopper.turns import Turns, later
+from ...codegen.hopper.turns import TileTurns, later
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
@@ -80,7 +80,7 @@ class Multiplier:
     pipeline: Pipeline
     sharers: int
     loop: Loop | None
-    turns: Turns
+    turns: TileTurns
     own: Any
     lane: Any
     tiles: Tiles

@@ -19,7 +19,7 @@ from ...codegen.hopper import mbarrier, wgmma
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
 from ...codegen.hopper.staged_store import ALIGNMENT
-from ...codegen.hopper.turns import Turns
+from ...codegen.hopper.turns import TileTurns
 from ...codegen.tiles.groups import GroupTable
 from ...codegen.tiles.padding import WORD_BYTES
 from ...codegen.totals.row_exchange import RowExchange
@@ -213,7 +213,7 @@ class SharedLayout:
     @property
     def bytes(self) -> int:
         """Bytes of all."""
-        turns = Turns.barrier_bytes(self.block.consumers) if self.block.takes_turns else 0
+        turns = TileTurns.barrier_bytes(self.block.consumers) if self.block.takes_turns else 0
         return self.turns_offset + turns
 
 

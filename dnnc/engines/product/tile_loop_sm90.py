@@ -16,8 +16,8 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.kernel import Kernel
-from ...codegen.state import loop
 from ...codegen.tiles.groups import GroupTable, GroupTile
+from ...codegen.tiles.numbers import TileNumbers
 from ...codegen.tiles.schedule import TileOrder, TilePlace
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
@@ -74,9 +74,8 @@ class Tiles:
             number = number + own * count
             count = count * self.tiling.block.consumers
 
-        @loop(number, self.count(), count, state=state)
-        def _(number: Any, now: Any) -> Any:
-            return body(self._at(number), now)
+        numbers = TileNumbers(number, self.count(), count)
+        numbers.each(state, lambda number, now: body(self._at(number), now))
 
     def _at(self, number: Any) -> TilePlace:
         """The place of a tile by its number."""
@@ -98,11 +97,11 @@ class Tiles:
     def _each_of_groups(self, groups: GroupTable, state: Any, body: Body) -> None:
         first, count, step = self.cluster.number(), self.count(), self.cluster.count()
 
-        @loop(first, count, step, state=(0, state))
-        def _(number: Any, now: Any) -> Any:
-            group, own = now
+        def find(number: Any, group: Any) -> tuple[TilePlace, Any]:
             found = groups.place(number, group)
-            return found.group, body(self._in_group(found), own)
+            return self._in_group(found), found.group
+
+        TileNumbers(first, count, step).each_found(state, find, body)
 
     def _in_group(self, found: GroupTile) -> TilePlace:
         swaps = self.tiling.block.swaps

@@ -1,0 +1,92 @@
+# pyright: basic
+"""TileNumbers: the tiles that a block goes through, one after the other, by their numbers.
+
+    static    first, first + step, ...
+    dynamic   its first, then the next number that no block has, once it is free: `TileRing`
+
+Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
+Where a table says which tile a number stands for, the search in it begins at the tile before's
+entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import ops
+from ..hopper.pipeline import Cursor
+from ..hopper.tile_ring import TileRing
+from ..state import loop, repeat
+
+# body(number or tile, record) gives the next record: see `codegen.state`.
+Body = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """number: of the tile, taken from the ring.  here: the place of the next one there."""
+
+    number: Any
+    here: Cursor
+    own: Any
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """near: where the search for the next tile begins."""
+
+    near: Any
+    own: Any
+
+
+@dataclass(frozen=True)
+class TileNumbers:
+    """first: the block's first tile.  end: of all.  step: to its next one, where there is no ring.
+
+    takes: whether this thread takes numbers for the ring; others read them, as whole warps.
+    """
+
+    first: Any
+    end: Any
+    step: Any
+    ring: TileRing | None = None
+    takes: bool = False
+
+    def each(self, state: Any, body: Body) -> None:
+        """Runs body(number, record), which gives the next record; state: the first one."""
+        if self.ring is None:
+            loop(self.first, self.end, self.step, state=state)(body)
+        else:
+            self._each_taken(self.ring, state, body)
+
+    def each_found(self, state: Any, find: Callable[[Any, Any], Any], body: Body) -> None:
+        """Runs body(tile, record) for the tiles that a table finds.
+
+        find(number, near) gives (the tile, where the search for the next one begins).
+        """
+
+        def one(number: Any, now: _Searched) -> _Searched:
+            tile, near = find(number, now.near)
+            return _Searched(near, body(tile, now.own))
+
+        self.each(_Searched(0, state), one)
+
+    def _each_taken(self, ring: TileRing, state: Any, body: Body) -> None:
+        @repeat(lambda now: now.number < self.end, state=_Taken(self.first, Cursor(), state))
+        def _(now: _Taken) -> _Taken:
+            if self.takes:
+                number, here = ring.take(now.here)
+                return _Taken(number, here, body(now.number, now.own))
+            own = body(now.number, now.own)
+            number, here = ring.read(now.here, is_warp=True)
+            return _Taken(ops.from_lane(number, 0), here, own)
+
+
+def entry_of(number: Any, near: Any, end_of: Callable[[Any], Any]) -> Any:
+    """The entry of a table that has a tile.
+
+    near: that of a tile before it, where the search begins.  end_of: entry -> tiles up to its end.
+    """
+    return repeat(lambda at: end_of(at) < number + 1, state=near)(lambda at: at + 1)
