@@ -16,7 +16,7 @@ mask.  Source: Shah et al., "FlashAttention-3", 2024, for products and softmax b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ...codegen.attention.mask_ranges import is_triangular
@@ -33,11 +33,10 @@ from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from .block_sm90 import SdpaBlock
+from .choice_sm90 import SdpaChoice
 from .kernel_sm90 import emit_attention
 from .kind_sm90 import (
     NARROW,
-    PINS,
-    RESCALE,
     fp8_knob_reasons,
     fp8_rate_share,
     fp8_reasons,
@@ -131,65 +130,62 @@ class SdpaFwdSm90Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
         reasons: list[Reason] = []
-        kind = kind_of(fusion)
-        if knobs["TILE_N"] % kind.step:
-            return (knob_reason(f"TILE_N={knobs['TILE_N']}", f"multiples of {kind.step}"),)
-        tiling = _tiling(knobs, *head_of(found), kind, staged=0, entries=_most_entries(found))
+        kind, choice = kind_of(fusion), SdpaChoice.of(knobs)
+        if choice.keys % kind.step:
+            return (knob_reason(f"TILE_N={choice.keys}", f"multiples of {kind.step}"),)
+        tiling = _tiling(choice, *head_of(found), kind, staged=0, entries=_most_entries(found))
         if kind.is_fp8:
-            reasons += fp8_knob_reasons(knobs, tiling, kind, found)
+            reasons += fp8_knob_reasons(choice, tiling, kind, found)
         elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
             what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {most}"))
-        reasons += _page_reasons(found, knobs["TILE_N"])
+        reasons += _page_reasons(found, choice.keys)
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
         kind = kind_of(fusion)
-        config = RESCALE | PINS if kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW else 0
-        if kind.promotes:
-            config &= ~RESCALE
-        if _draws(fusion):
-            config &= ~PINS
+        is_wide = kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW
+        rescales, pins = is_wide and not kind.promotes, is_wide and not _draws(fusion)
         for queries in _QUERIES:
             for keys in _KEYS:
                 if _is_cut(fusion, queries, keys):
                     continue
                 for stages in _STAGES:
-                    knobs = {
-                        "TILE_M": queries, "TILE_N": keys, "STAGES": stages,
-                        "KERNEL_CFG": config, "SCHED_POLICY": 1,
-                    }  # fmt: skip
+                    choices = [
+                        SdpaChoice(queries, keys, stages, rescales, pins, is_dynamic)
+                        for is_dynamic in (True, False)
+                    ]
                     found += [
-                        {**knobs, "SCHED_POLICY": policy}
-                        for policy in (1, 0)
-                        if not self.legal({**knobs, "SCHED_POLICY": policy}, fusion, target)
-                        and _is_candidate(fusion, kind, knobs)
+                        choice.knobs
+                        for choice in choices
+                        if not self.legal(choice.knobs, fusion, target)
+                        and _is_candidate(fusion, kind, choice)
                     ]
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        found = attention_of(fusion)
+        found, choice = attention_of(fusion), SdpaChoice.of(knobs)
         depth, width = head_of(found)
         heads, queries, keys = (
             typical(size) for size in (product(found.batch), found.queries, found.keys)
         )
-        steps = -(-keys // knobs["TILE_N"])
-        rows = -(-queries // knobs["TILE_M"])
+        steps = -(-keys // choice.keys)
+        rows = -(-queries // choice.queries)
         blocks = max(1, min(heads * rows, target.sm_count))
-        tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
-        flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
+        tiles = heads * rows / blocks if choice.is_dynamic else -(-heads * rows // blocks)
+        flops = 2 * choice.queries * choice.keys * (depth + width)
         kind = kind_of(fusion)
-        q_stages = _tiling(knobs, depth, width, kind, staged=0).q_stages
+        q_stages = _tiling(choice, depth, width, kind, staged=0).q_stages
         if kind.is_fp8:
-            share = fp8_rate_share(knobs, width)
+            share = fp8_rate_share(choice, width)
         else:
-            share = _rate_share(knobs, width, gathers=found.gathers)
-            share *= _ADDING_SHARES.get(knobs["TILE_N"], 1.0) if _adds_places(fusion) else 1.0
+            share = _rate_share(choice, width, gathers=found.gathers)
+            share *= _ADDING_SHARES.get(choice.keys, 1.0) if _adds_places(fusion) else 1.0
         share *= 1.0 if q_stages > 1 else _ONE_TILE_SHARE
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
-        seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
+        seconds += 2e-6 if choice.is_dynamic else 0.0  # a counter is set before
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
         memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
         bound = "memory" if memory > seconds else "tensor cores"
@@ -202,7 +198,8 @@ class SdpaFwdSm90Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
+        choice = SdpaChoice.of(knobs)
+        return choice.keys * _PARTS_OF_REGISTERS[choice.queries]  # scores and weights
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared_attention(fusion)
@@ -214,16 +211,16 @@ class SdpaFwdSm90Engine(Engine):
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
-        config = knobs["KERNEL_CFG"]
+        choice = SdpaChoice.of(knobs)
         if parts.outputs.shows_maximum:
-            config &= ~RESCALE
+            choice = replace(choice, rescales=False)
         is_longest_first = is_triangular(parts.masks.condition)
         entries = _packed_entries(parts)
         numbered = (
-            [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], knobs["TILE_N"])
+            [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], choice.keys)
         )
         return _tiling(
-            {**knobs, "KERNEL_CFG": config}, depth, width, kind_of_region(parts),
+            choice, depth, width, kind_of_region(parts),
             staged=staged_output(parts),
             is_longest_first=is_longest_first,
             is_sparse=bool(parts.masks.blocks or numbered),
@@ -267,12 +264,12 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
     )
 
 
-def _is_candidate(fusion: Fusion, kind: Kind, knobs: Knobs) -> bool:
+def _is_candidate(fusion: Fusion, kind: Kind, choice: SdpaChoice) -> bool:
     """Whether a legal tile is worth a look by what it leaves of a thread's registers."""
     head = head_of(attention_of(fusion))
     if not _draws(fusion):
-        return knobs["TILE_N"] not in _FEW_KEYS or max(head) > _WIDE
-    tiling = _tiling(knobs, *head, kind, staged=0)
+        return choice.keys not in _FEW_KEYS or max(head) > _WIDE
+    tiling = _tiling(choice, *head, kind, staged=0)
     return kind.is_fp8 or tiling.sums <= _SUMS_DRAWING[tiling.consumers]
 
 
@@ -317,7 +314,7 @@ def _page_reasons(found: Attention, keys: int) -> list[Reason]:
 
 
 def _tiling(
-    knobs: Knobs,
+    choice: SdpaChoice,
     depth: int,
     width: int,
     kind: Kind,
@@ -329,8 +326,7 @@ def _tiling(
     entries: int = 0,
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
-    config = knobs["KERNEL_CFG"]
-    rescale = POWERS if config & RESCALE else 0
+    rescale = POWERS if choice.rescales else 0
     if kind.is_fp8:
         rescale //= 2
     if kind.promotes:
@@ -338,22 +334,22 @@ def _tiling(
 
     def of(q_stages: int) -> SdpaTiling:
         return SdpaTiling(
-            queries=knobs["TILE_M"],
-            keys=knobs["TILE_N"],
+            queries=choice.queries,
+            keys=choice.keys,
             depth=depth,
             width=width,
-            stages=knobs["STAGES"],
+            stages=choice.stages,
             q_stages=q_stages,
             staged=staged,
             is_longest_first=is_longest_first,
             tiles=QueryTiles(
-                is_dynamic=bool(knobs["SCHED_POLICY"]),
+                is_dynamic=choice.is_dynamic,
                 skips=is_longest_first and width <= NARROW and not is_sparse,
                 gathers=gathers,
                 entries=entries,
             ),
             softmax=SoftmaxTiling(
-                rescale, _PINNED if config & PINS else 0, POWERS - rescale if kind.is_fp8 else 0
+                rescale, _PINNED if choice.pins else 0, POWERS - rescale if kind.is_fp8 else 0
             ),
             kind=kind,
         )
@@ -412,17 +408,17 @@ def _adds_to(found: Attention, op: Pointwise, fusion: Fusion) -> bool:
     return all(1 in (n.constant for n in tensor.shape[-2:]) for tensor in others[0])
 
 
-def _rate_share(knobs: Knobs, width: int, *, gathers: bool) -> float:
+def _rate_share(choice: SdpaChoice, width: int, *, gathers: bool) -> float:
     """The share of the tensor cores' rate, as measured on an H100.  gathers: whether rows are
     looked up."""
-    consumers = knobs["TILE_M"] // 64
+    consumers = choice.consumers
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
-    few = _KEYS_SHARES.get(knobs["TILE_N"], 0.98)
+    few = _KEYS_SHARES.get(choice.keys, 0.98)
     # Short sequences end soon: with more stages the next one's keys are under way by then.
     more = _STAGES_GATHERING if gathers else {3: 0.995, 4: 0.995}
-    stages = {1: 0.75, 2: 1.0, **more}[knobs["STAGES"]]
+    stages = {1: 0.75, 2: 1.0, **more}[choice.stages]
     return share * few * stages
 
 

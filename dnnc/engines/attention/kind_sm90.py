@@ -12,13 +12,13 @@ from ...codegen.hopper import tma
 from ...dialect import structure
 from ...dialect.fusion import Fusion
 from ...errors import Status
-from ..engine import Knobs, Reason
+from ..engine import Reason
 from ..product.pattern import knob_reason
+from .choice_sm90 import SdpaChoice
 from .pattern import Attention, attention_of
 from .surface import is_fp8, mixed_reasons
 from .tile_sm90 import Kind, SdpaTiling
 
-RESCALE, PINS = 1, 2  # bits of KERNEL_CFG
 NARROW = 64  # elements of a value, of which three warpgroups have tiles
 
 _SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
@@ -55,15 +55,15 @@ def kind_of_region(parts: AttentionRegion) -> Kind:
     return Kind(1, staged, structure.compute_type_of(parts.calls[1]) == dtypes.f32)
 
 
-def fp8_rate_share(knobs: Knobs, width: int) -> float:
+def fp8_rate_share(choice: SdpaChoice, width: int) -> float:
     """The share of the tensor cores' rate for 16 bits, as measured on an H100, at 4096 keys."""
-    consumers, keys = knobs["TILE_M"] // 64, knobs["TILE_N"]
+    consumers, keys = choice.consumers, choice.keys
     if width <= NARROW:
         shares = _NARROW_SHARES_OF_THREE if consumers == 3 else _NARROW_SHARES
     else:
         shares = _WIDE_SHARES
-    pinned = 1.0 if knobs["KERNEL_CFG"] & PINS or consumers == 3 else _UNPINNED
-    stages = 1.0 if knobs["STAGES"] == _LEAST_STAGES else 0.998
+    pinned = 1.0 if choice.pins or consumers == 3 else _UNPINNED
+    stages = 1.0 if choice.stages == _LEAST_STAGES else 0.998
     share = shares[min(keys, max(shares))]
     return share * pinned * stages * (_ALONE if consumers == 1 else 1.0)
 
@@ -96,12 +96,12 @@ def fp8_reasons(fusion: Fusion) -> list[Reason]:
 
 
 def fp8_knob_reasons(
-    knobs: Knobs, tiling: SdpaTiling, kind: Kind, found: Attention
+    choice: SdpaChoice, tiling: SdpaTiling, kind: Kind, found: Attention
 ) -> list[Reason]:
     """Reasons against knobs that fp8 does not take."""
     reasons: list[Reason] = []
-    if kind.promotes and knobs["KERNEL_CFG"] & RESCALE:
-        what = f"KERNEL_CFG={knobs['KERNEL_CFG']} where the sums of each step are added in f32"
+    if kind.promotes and choice.rescales:
+        what = f"KERNEL_CFG={choice.config} where the sums of each step are added in f32"
         reasons.append(knob_reason(what, "0, 2"))
     if tiling.stages < _LEAST_STAGES:
         reasons.append(knob_reason(f"STAGES={tiling.stages} of fp8", f"{_LEAST_STAGES} or more"))
