@@ -15,20 +15,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...codegen.hopper import wgmma
-from ..engine import Knobs
 from ..product.knobs_sm90 import COLUMNS
+from .choice_sm90 import ConvChoice
 from .pattern import ConvShape
 
 
-def shape_of_knobs(
-    shape: ConvShape, row: wgmma.Instruction, knobs: Knobs, *, is_computed: bool
+def shape_of_choice(
+    shape: ConvShape, row: wgmma.Instruction, choice: ConvChoice, *, is_computed: bool
 ) -> ConvShape:
     """A convolution as a choice of knobs takes it: TILE_N that is all results of the groups that
     fill a panel asks for these.  is_computed: X is."""
-    if knobs["SWAP_AB"] or knobs["TILE_ROWS"] or is_computed:
+    if choice.loop.swaps or choice.has_halo or is_computed:
         return shape
     found = side_by_side(shape, row)
-    return found if found is not None and found.k_group == knobs["TILE_N"] else shape
+    return found if found is not None and found.k_group == choice.channels else shape
 
 
 def side_by_side(shape: ConvShape, row: wgmma.Instruction) -> ConvShape | None:

@@ -6,12 +6,12 @@ from ...codegen.hopper import wgmma
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.tensor import Tensor
 from ...target import Target
-from ..engine import Knobs, Reason
+from ..engine import Reason
 from ..product.bits import bits_reason, booleans_of
-from ..product.choice_sm90 import Choice
 from ..product.knobs_sm90 import COLUMNS, ROWS
 from ..product.pattern import knob_reason, reducing_epilogue_reasons
 from .before_sm90 import computes, kept_operands
+from .choice_sm90 import ConvChoice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes, pixel_axes
 from .pattern import conv_of, shape_of
 
@@ -44,11 +44,11 @@ def _boolean_reasons(fusion: Fusion) -> list[Reason]:
 # ---- knobs
 
 
-def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+def exit_knob_reasons(chosen: ConvChoice, fusion: Fusion) -> tuple[Reason, ...]:
     """Reasons against tiles so large that reductions, beside their accumulators, would spill."""
-    if not exits_of(fusion) or knobs["TILE_ROWS"]:
+    if not exits_of(fusion) or chosen.has_halo:
         return ()
-    choice = Choice.of(knobs)
+    choice = chosen.loop
     rows, columns = choice.sides
     what = f"tile {choice.tile_m}x{choice.tile_n} with reductions"
     if choice.takes_turns and rows * columns > _MOST_TURNED:

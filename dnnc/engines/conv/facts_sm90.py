@@ -11,7 +11,6 @@ from ...codegen.hopper.staged_store import TURNED_BYTES
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.tensor import Tensor
 from ...expr import typical
-from ..engine import Knobs
 from ..product.bits import booleans_of
 from ..product.facts_sm90 import (
     SPLITS,
@@ -30,7 +29,8 @@ from ..product.tile_sm90 import stored_by_tma
 from ..product.work import ProductWork
 from ..surface import bytes_of
 from .before_sm90 import beside_bytes, computes, kept_operands, raws_of, rewrites_in_place
-from .beside_sm90 import shape_of_knobs, side_by_side
+from .beside_sm90 import shape_of_choice, side_by_side
+from .choice_sm90 import ConvChoice
 from .exits_sm90 import whole_outputs
 from .operands_sm90 import filter_row_bytes
 from .pattern import NARROW_BYTES, ConvShape, conv_of, pixel_matrix, shape_of
@@ -55,21 +55,15 @@ _MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
-def main_loop_knobs(knobs: Knobs) -> Knobs:
-    """The knobs of the main loop; those of a convolution with a halo may leave out the roles, and
-    that tiles have whole rows."""
-    return {"WARP_SPEC_CFG": 1, "TILE_COLS": 0, **knobs}
-
-
 def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
     op = conv_of(fusion)
     return instruction_of_types(op.moved.type, op.w.type)
 
 
-def beside_of(fusion: Fusion, knobs: Knobs) -> int:
+def beside_of(fusion: Fusion, choice: ConvChoice) -> int:
     """Groups of channels that a choice of knobs works on as one."""
     row, is_computed = conv_row_of(fusion), computes(fusion)
-    return shape_of_knobs(shape_of(conv_of(fusion)), row, knobs, is_computed=is_computed).beside
+    return shape_of_choice(shape_of(conv_of(fusion)), row, choice, is_computed=is_computed).beside
 
 
 def side_by_side_of(fusion: Fusion) -> ConvShape | None:
@@ -184,14 +178,14 @@ def _are_rows(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
     return matrix is not None and tma.refusal(matrix, (2, 1)) is None
 
 
-def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[int, ...]:
+def panel_steps_of(shape: ConvShape, element_bytes: int, choice: ConvChoice) -> tuple[int, ...]:
     """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
 
     By im2col the panels of a pixel follow each other, and each is code of its own.
     """
     steps = shape.panel_steps(element_bytes)
-    is_cut = knobs["SPLIT_K_SLC"] > 1
-    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
+    is_cut = choice.loop.splits > 1
+    is_known = choice.has_halo or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
     every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
     return steps if is_known and steps[-1] < every else ()
 
@@ -259,11 +253,11 @@ def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
     return ProductWork(typical(shape.pixels), shape.k_group, k, count, moved_bytes, split=split)
 
 
-def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
+def multiplied_share(fusion: Fusion, beside: int, choice: ConvChoice) -> float:
     """The share of the k of all panels that products take."""
     op, row = conv_of(fusion), conv_row_of(fusion)
     shape = replace(shape_of(op), beside=beside)
-    steps = panel_steps_of(shape, row.element_bytes, knobs)
+    steps = panel_steps_of(shape, row.element_bytes, choice)
     if not steps:
         return 1.0
     if promotes_sums(row.a, op.compute_type):  # one loop for all panels

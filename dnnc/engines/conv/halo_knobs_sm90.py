@@ -10,18 +10,19 @@ from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..product.bits import booleans_of
+from ..product.choice_sm90 import Choice
 from ..product.knobs_sm90 import BESIDE, STAGES, SWIZZLES
 from ..product.pattern import knob_reason
 from ..product.shared_layout_sm90 import SharedLayout
 from ..product.work import ProductWork
 from ..surface import fewer_than, smem_reasons
 from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
+from .choice_sm90 import ConvChoice
 from .exits_sm90 import keeps_pixels, whole_outputs
 from .facts_sm90 import (
     conv_facts_of,
     conv_row_of,
     conv_work_of,
-    main_loop_knobs,
     y_loads,
 )
 from .halo import (
@@ -61,10 +62,9 @@ def _halo(fusion: Fusion, rows: int, channels: int, columns: int) -> Halo:
     return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes, columns)
 
 
-def halo_of_knobs(fusion: Fusion, knobs: Knobs) -> Halo:
-    """knobs: legal ones."""
-    columns = main_loop_knobs(knobs)["TILE_COLS"]
-    return _halo(fusion, knobs["TILE_ROWS"], knobs["TILE_N"], columns)
+def halo_of_choice(fusion: Fusion, choice: ConvChoice) -> Halo:
+    """choice: a legal one."""
+    return _halo(fusion, choice.rows, choice.channels, choice.columns)
 
 
 @remembered
@@ -97,13 +97,13 @@ def pixels_of(halo: Halo) -> int:
     return min(n for n in _PIXELS if n >= halo.parts * halo.positions)
 
 
-def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+def halo_reasons(choice: ConvChoice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
     """Why knobs with TILE_ROWS > 0 do not go together."""
-    rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
+    rows, channels = choice.rows, choice.channels
     if what := _refusal(fusion):
         supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
-    knobs = main_loop_knobs(knobs)
+    knobs = choice.knobs
     others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
     for name, value in (*others.items(), ("WARP_SPEC_CFG", 1)):
         if knobs[name] != value:
@@ -111,19 +111,19 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     if channels not in _CHANNELS or rows % parts_of(channels):
         what = f"TILE_ROWS={rows} with TILE_N={channels}"
         return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
-    shape, columns = shape_of(conv_of(fusion)), knobs["TILE_COLS"]
+    shape, columns = shape_of(conv_of(fusion)), choice.columns
     if (what := columns_refusal(shape, columns)) is not None:
         return (knob_reason(f"TILE_COLS={columns}: {what}", f"TILE_COLS of {COLUMNS}"),)
     halo = _halo(fusion, rows, channels, columns)
     if what := _tile_refusal(halo, channels, fusion):
         what = f"TILE_ROWS={rows}, TILE_COLS={columns}: {what}"
         return (knob_reason(what, "fewer rows or columns"),)
-    if knobs["TILE_M"] != pixels_of(halo):
-        what = f"TILE_M={knobs['TILE_M']} of {halo.parts * halo.positions} positions"
+    if choice.loop.tile_m != pixels_of(halo):
+        what = f"TILE_M={choice.loop.tile_m} of {halo.parts * halo.positions} positions"
         return (knob_reason(what, f"TILE_M={pixels_of(halo)}"),)
     if too_many := _count_reasons(halo.counted(shape), columns):
         return too_many
-    return smem_reasons(layout_of(knobs, fusion).bytes, target)
+    return smem_reasons(layout_of(choice, fusion).bytes, target)
 
 
 def _count_reasons(positions: Expr, columns: int) -> tuple[Reason, ...]:
@@ -140,9 +140,9 @@ def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
     return tile_refusal(halo, conv_facts_of(fusion, 1).row)
 
 
-def layout_of(knobs: Knobs, fusion: Fusion) -> SharedLayout:
-    """knobs: with TILE_ROWS > 0, of a tile that is taken."""
-    return halo_tiling_of(fusion, halo_of_knobs(fusion, knobs), knobs).shared
+def layout_of(choice: ConvChoice, fusion: Fusion) -> SharedLayout:
+    """choice: of a tile with a halo that is taken."""
+    return halo_tiling_of(fusion, halo_of_choice(fusion, choice), choice).shared
 
 
 # ---- candidates
@@ -154,23 +154,24 @@ def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
     columns."""
     if _refusal(fusion):
         return ()
-    whole = [knobs for knobs, _ in _candidates(fusion, target, 0)]
-    return tuple(whole or _cut_candidates(fusion, target))
+    whole = [choice for choice, _ in _candidates(fusion, target, 0)]
+    choices = whole or _cut_candidates(fusion, target)
+    return tuple(choice.knobs for choice in choices)
 
 
-def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
+def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[ConvChoice]:
     """Candidates of so many columns and each size of a tile: the rows that images fill best."""
     for columns in COLUMNS:
-        best: dict[tuple[int, int], tuple[Knobs, float]] = {}
-        for knobs, share in _candidates(fusion, target, columns):
-            size = knobs["TILE_M"], knobs["TILE_N"]
+        best: dict[tuple[int, int], tuple[ConvChoice, float]] = {}
+        for choice, share in _candidates(fusion, target, columns):
+            size = choice.loop.tile_m, choice.channels
             if size not in best or share >= best[size][1]:
-                best[size] = knobs, share
-        yield from (knobs for knobs, _ in best.values())
+                best[size] = choice, share
+        yield from (choice for choice, _ in best.values())
 
 
-def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[Knobs, float]]:
-    """(knobs, useful share of the positions) of tiles of so many columns."""
+def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[ConvChoice, float]]:
+    """(choice, useful share of the positions) of tiles of so many columns."""
     shape = shape_of(conv_of(fusion))
     for channels in _CHANNELS:
         if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
@@ -182,14 +183,12 @@ def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[
             share = _useful(halo, shape.y)
             if share < _WORTH or _count_reasons(halo.counted(shape), columns):
                 continue
-            knobs = {
-                "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": min(STAGES),
-                "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
-                "WARP_SPEC_CFG": 1, "SWIZZLE": SWIZZLES[0],
-                "TILE_ROWS": rows, "TILE_COLS": columns,
-            }  # fmt: skip
-            if stages := _stages(halo, knobs, fusion, target):
-                yield {**knobs, "STAGES": stages}, share
+            loop = Choice(
+                pixels_of(halo), channels, min(STAGES), blocks_m=1, blocks_n=1, splits=1,
+                roles=1, swizzle=SWIZZLES[0], swaps=True,
+            )  # fmt: skip
+            if stages := _stages(halo, ConvChoice(loop, rows, columns), fusion, target):
+                yield ConvChoice(replace(loop, stages=stages), rows, columns), share
 
 
 def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
@@ -198,42 +197,42 @@ def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
     return typical(dims[-2]) * typical(dims[-1]) / (tiles * halo.parts * halo.positions)
 
 
-def _stages(halo: Halo, knobs: Knobs, fusion: Fusion, target: Target) -> int:
+def _stages(halo: Halo, choice: ConvChoice, fusion: Fusion, target: Target) -> int:
     """All filters where they fit and stay, or as many as fit; 0: none."""
-    shape, layout = shape_of(conv_of(fusion)), halo_tiling_of(fusion, halo, knobs).shared
+    shape, layout = shape_of(conv_of(fusion)), halo_tiling_of(fusion, halo, choice).shared
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     fitting = [
         n
         for n in (*STAGES, *STAYING)
         if replace(layout, stages=n).bytes <= target.limits.smem_block_bytes
     ]
-    staying = [n for n in fitting if stays(shape, knobs["TILE_N"], n, panels)]
+    staying = [n for n in fitting if stays(shape, choice.channels, n, panels)]
     return max(staying or [n for n in fitting if n in STAGES], default=0)
 
 
 # ---- predictions
 
 
-def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
+def halo_loads(choice: ConvChoice, fusion: Fusion) -> tuple[float, float]:
     """The share of the pixels and the filters of a stage that each step loads."""
-    halo, shape = halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    halo, shape = halo_of_choice(fusion, choice), shape_of(conv_of(fusion))
     panels = shape.panels(conv_row_of(fusion).element_bytes)
-    return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
+    return halo.load_share, float(not stays(shape, choice.channels, choice.loop.stages, panels))
 
 
-def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
+def halo_stages(choice: ConvChoice, fusion: Fusion) -> int:
     """Stages that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
-    halo = halo_of_knobs(fusion, knobs)
-    return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
+    halo = halo_of_choice(fusion, choice)
+    return min(choice.loop.stages, (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
 
 
-def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
+def halo_tile(choice: ConvChoice, fusion: Fusion) -> tuple[int, int]:
     """Positions and channels of a tile."""
-    halo = halo_of_knobs(fusion, knobs)
-    return halo.parts * halo.positions, knobs["TILE_N"]
+    halo = halo_of_choice(fusion, choice)
+    return halo.parts * halo.positions, choice.channels
 
 
-def halo_work(knobs: Knobs, fusion: Fusion) -> ProductWork:
+def halo_work(choice: ConvChoice, fusion: Fusion) -> ProductWork:
     """The product's sizes, with the positions that are no pixels."""
-    halo, shape = halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    halo, shape = halo_of_choice(fusion, choice), shape_of(conv_of(fusion))
     return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

@@ -47,13 +47,13 @@ from ..surface import RATE_OF, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
+from .choice_sm90 import ConvChoice
 from .exits import exits_of
 from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .facts_sm90 import (
     beside_of,
     conv_facts_of,
     conv_work_of,
-    main_loop_knobs,
     multiplied_share,
     side_by_side_of,
     y_loads,
@@ -64,7 +64,7 @@ from .halo_knobs_sm90 import (
     STAYING,
     halo_candidates,
     halo_loads,
-    halo_of_knobs,
+    halo_of_choice,
     halo_reasons,
     halo_stages,
     halo_tile,
@@ -189,15 +189,15 @@ class ConvSm90Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        fusion = _relaid(fusion, _copied(knobs)).fusion
-        knobs = main_loop_knobs(knobs)
-        if knobs["TILE_ROWS"]:
-            return halo_reasons(knobs, fusion, target)
-        if knobs["TILE_COLS"]:
-            return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
-        facts = conv_facts_of(fusion, beside_of(fusion, knobs))
-        reasons = illegal_reasons(Choice.of(knobs), facts, target)
-        return reasons or exit_knob_reasons(knobs, fusion)
+        choice = ConvChoice.of(knobs)
+        fusion = _relaid(fusion, _copied(choice)).fusion
+        if choice.has_halo:
+            return halo_reasons(choice, fusion, target)
+        if choice.columns:
+            return (knob_reason(f"TILE_COLS={choice.columns} by im2col", "TILE_COLS=0"),)
+        facts = conv_facts_of(fusion, beside_of(fusion, choice))
+        reasons = illegal_reasons(choice.loop, facts, target)
+        return reasons or exit_knob_reasons(choice, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         along, across = _relaid(fusion, _ALL).fusion, _relaid(fusion, _OPERANDS).fusion
@@ -208,43 +208,44 @@ class ConvSm90Engine(Engine):
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = _relaid(fusion, _copied(knobs))
+        choice = ConvChoice.of(knobs)
+        loop, copies = choice.loop, _relaid(fusion, _copied(choice))
         fusion = copies.fusion
-        beside = beside_of(fusion, knobs)
+        beside = beside_of(fusion, choice)
         facts = conv_facts_of(fusion, beside)
-        tile, stages = (knobs["TILE_M"], knobs["TILE_N"]), knobs["STAGES"]
+        tile, stages = (loop.tile_m, loop.tile_n), loop.stages
         loads, work = (1.0, 1.0), conv_work_of(fusion, beside)
-        if knobs["TILE_ROWS"]:
-            tile, stages = halo_tile(knobs, fusion), halo_stages(knobs, fusion)
-            loads, work = halo_loads(knobs, fusion), halo_work(knobs, fusion)
+        if choice.has_halo:
+            tile, stages = halo_tile(choice, fusion), halo_stages(choice, fusion)
+            loads, work = halo_loads(choice, fusion), halo_work(choice, fusion)
         block = HopperBlock(
             tile,
-            (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"]),
+            (loop.blocks_m, loop.blocks_n),
             stages,
             facts.panel_k,
-            bool(knobs["SWAP_AB"]),
-            knobs["SPLIT_K_SLC"],
-            takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
+            loop.swaps,
+            loop.splits,
+            takes_turns=loop.takes_turns,
         )
         pixels = PixelLoads(
-            is_im2col=not knobs["TILE_ROWS"],
+            is_im2col=not choice.has_halo,
             loads=loads,
             has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
             rewrites=computes(fusion),
             filters=work.count * -(-work.n // tile[1]),
-            multiplied=multiplied_share(fusion, beside, knobs),
+            multiplied=multiplied_share(fusion, beside, choice),
         )
         found = hopper_tile(
             block,
             1,
             facts.operands.loads,
             facts.results.is_heavy,
-            facts.epilogue[knobs["SWAP_AB"]].is_direct,
+            facts.epilogue[loop.swaps].is_direct,
             target.mma_tflops[RATE_OF[facts.row.a]],
             target,
             pixels,
         ).predict(work)
-        more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        more = exit_seconds_of(fusion, tile, target, swaps=loop.swaps)
         more += copies.seconds(target)
         return replace(found, seconds=found.seconds + more) if more else found
 
@@ -253,13 +254,13 @@ class ConvSm90Engine(Engine):
         op = conv_of(fusion)
         if takes_other_type(fusion, op) or loses_bits_as_tf32(fusion, op):
             found.append("DOWN_CONVERT_INPUTS")
-        facts = conv_facts_of(_relaid(fusion, _copied(knobs)).fusion, 1)
+        facts = conv_facts_of(_relaid(fusion, _copied(ConvChoice.of(knobs))).fusion, 1)
         if facts.row.a.is_fp8 and not facts.promotes:
             found.append("REDUCED_PRECISION_REDUCTION")
         return tuple(found)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return Choice.of(main_loop_knobs(knobs)).accumulators
+        return ConvChoice.of(knobs).loop.accumulators
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return bool(fusion.with_role("reduction"))
@@ -270,20 +271,22 @@ class ConvSm90Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        copies, own = _relaid(fusion, _copied(knobs)), main_loop_knobs(knobs)
-        if own["TILE_ROWS"]:
-            halo = halo_of_knobs(copies.fusion, own)
-            tiling = halo_tiling_of(copies.fusion, halo, own)
+        choice = ConvChoice.of(knobs)
+        copies = _relaid(fusion, _copied(choice))
+        if choice.has_halo:
+            halo = halo_of_choice(copies.fusion, choice)
+            tiling = halo_tiling_of(copies.fusion, halo, choice)
         else:
-            tiling = conv_tiling_of(copies.fusion, own, target)
+            tiling = conv_tiling_of(copies.fusion, choice, target)
         return tiling.renumbered(copies.places).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        copies = relaid_region(region, _copied(knobs))
+        choice = ConvChoice.of(knobs)
+        copies = relaid_region(region, _copied(choice))
         region = copies.region
-        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
+        tiling = Tiling.of(tile, instruction_of(region, swaps=choice.loop.swaps))
         copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
 
 
@@ -293,17 +296,16 @@ def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
     return relaid_fusion(with_casts(fusion, _PAIRS), copied)
 
 
-def _copied(knobs: Knobs) -> Copied:
+def _copied(choice: ConvChoice) -> Copied:
     """Where threads go along pixels, results and what is read beside them stay as they are: with
     channels first these are neighbours in memory.
     """
-    return _OPERANDS if knobs["SWAP_AB"] and not knobs["TILE_ROWS"] else _ALL
+    return _OPERANDS if choice.loop.swaps and not choice.has_halo else _ALL
 
 
 def _by_im2col(
     fusion: Fusion, target: Target, swaps: int, tiles: Sequence[tuple[int, int]]
 ) -> list[Knobs]:
-    names = {knob.name for knob in ConvSm90Engine.all_knobs}
     together = None if swaps or computes(fusion) else side_by_side_of(fusion)
     columns = together.k_group if together is not None else 0
 
@@ -317,11 +319,8 @@ def _by_im2col(
     if together is not None:
         facts = conv_facts_of(fusion, together.beside)
         choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))
-    found = [
-        {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0, "TILE_COLS": 0}
-        for knobs in choices
-    ]
-    return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
+    found = [ConvChoice(Choice.of(knobs)) for knobs in choices]
+    return [choice.knobs for choice in found if not exit_knob_reasons(choice, fusion)]
 
 
 def _type_reasons(op: Convolved) -> list[Reason]:

@@ -10,8 +10,6 @@ from ...codegen.hopper.staged_store import TURNED_BYTES
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...target import Target
-from ..engine import Knobs
-from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import instruction_of_types
 from ..product.model_sm90 import SECTOR_BYTES
 from ..product.shared_layout_sm90 import rewriting_bytes, tile_bytes
@@ -27,6 +25,7 @@ from ..product.tile_sm90 import Tiling
 from ..product.tiling_sm90 import tiling_of
 from ..surface import bytes_of
 from .before_sm90 import computes, raws_of
+from .choice_sm90 import ConvChoice
 from .facts_sm90 import (
     REWRITTEN,
     beside_of,
@@ -42,31 +41,31 @@ _MOST_SHARE = 3  # written for each byte that is read, of convolutions that most
 _LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
 
 
-def conv_tiling_of(fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
-    """The tiling by im2col; knobs: of the main loop, see `main_loop_knobs`."""
-    beside = beside_of(fusion, knobs)
+def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling:
+    """The tiling by im2col."""
+    beside = beside_of(fusion, choice)
     facts = conv_facts_of(fusion, beside)
     shape = replace(shape_of(conv_of(fusion)), beside=beside)
-    found = tiling_of(facts, Choice.of(knobs))
+    found = tiling_of(facts, choice.loop)
     return replace(
         found,
-        grid=replace(found.grid, chunk=_chunk_of_phases(shape, knobs, target)),
+        grid=replace(found.grid, chunk=_chunk_of_phases(shape, choice, target)),
         epilogue=replace(
             found.epilogue,
-            is_turned=bool(knobs["SWAP_AB"]),
+            is_turned=choice.loop.swaps,
             gives_up_stores=_writes_most(fusion),
         ),
-        pixels=PixelTiles(beside, panel_steps_of(shape, facts.row.element_bytes, knobs)),
+        pixels=PixelTiles(beside, panel_steps_of(shape, facts.row.element_bytes, choice)),
     )
 
 
-def _chunk_of_phases(shape: ConvShape, knobs: Knobs, target: Target) -> int:
+def _chunk_of_phases(shape: ConvShape, choice: ConvChoice, target: Target) -> int:
     """Tiles of pixels of every phase that follow each other, so that they find what they read of dY
     in L2: as many as there are SMs for, so that each has as many of every phase."""
     if shape.spread is None:
         return 0
-    clusters = target.sm_count // (knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"])
-    across = -(-shape.k_group // (knobs["TILE_N"] * knobs["TILE_CGA_N"]))
+    clusters = target.sm_count // choice.loop.shared_blocks
+    across = -(-shape.k_group // (choice.channels * choice.loop.blocks_n))
     return clusters // math.gcd(clusters, across)
 
 
@@ -88,9 +87,9 @@ def _fixed_bytes(tensor: Tensor) -> int:
     return (tensor.shape[1].constant or 1) * tensor.type.bits // 8
 
 
-def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
+def halo_tiling_of(fusion: Fusion, halo: Halo, choice: ConvChoice) -> Tiling:
     """The tiling of pixels that come with their halo."""
-    row, shape, channels = conv_row_of(fusion), shape_of(conv_of(fusion)), knobs["TILE_N"]
+    row, shape, channels = conv_row_of(fusion), shape_of(conv_of(fusion)), choice.channels
     dims = conv_of(fusion).made.shape
     outputs = tuple("tma" if t.shape == dims else "exit" for t in fusion.outputs)
     loads = [t for t in staged_y_loads(fusion) if image_moves(t, shape.groups)]
@@ -98,7 +97,7 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
     return Tiling(
         row=instruction_of_types(row.b, row.a),
         block=BlockTile(channels, halo.parts * halo.positions, True, CONSUMERS),
-        grid=TileGrid(group_rows=max(1, knobs["SWIZZLE"] // channels)),
+        grid=TileGrid(group_rows=max(1, choice.loop.swizzle // channels)),
         epilogue=EpilogueTiles(
             outputs=outputs,
             staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
@@ -107,19 +106,19 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, knobs: Knobs) -> Tiling:
             pair=2,
             is_turned=True,
         ),
-        stages=knobs["STAGES"],
+        stages=choice.loop.stages,
         operands=_halo_operands(fusion, halo, channels),
         row_bytes=halo.row_bytes,
         rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
         pixels=PixelTiles(
-            steps=panel_steps_of(shape, row.element_bytes, knobs),
+            steps=panel_steps_of(shape, row.element_bytes, choice),
             ring=PixelRing(halo.slots, halo.slot_bytes),
             halo=HaloTile(
                 halo.rows,
                 halo.parts,
-                knobs["TILE_COLS"],
+                choice.columns,
                 halo.buffer_bytes,
-                stays(shape, channels, knobs["STAGES"], panels),
+                stays(shape, channels, choice.loop.stages, panels),
             ),
         ),
     )

@@ -10,6 +10,7 @@ from dnnc.choosing import heuristics
 from dnnc.choosing.variants import guarded_configs
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv.before_sm90 import computes
+from dnnc.engines.conv.choice_sm90 import ConvChoice
 from dnnc.engines.conv.halo_knobs_sm90 import halo_candidates, halo_work
 from dnnc.engines.conv.sm90 import CONV_SM90
 from dnnc.expr import assuming
@@ -173,7 +174,7 @@ def test_predictions_count_the_tiles_of_the_width_that_is_assumed():
     positions = 2 * 136  # of two parts: three rows of 34, and 32
     for size, across in ((4, 1), (32, 1), (33, 2), (500, 16)):
         with assuming({"W": size}):
-            assert halo_work(knobs, fusion).m == 2 * across * positions
+            assert halo_work(ConvChoice.of(knobs), fusion).m == 2 * across * positions
 
 
 def test_a_plan_has_halos_for_widths_that_they_pay_for():
@@ -215,5 +216,5 @@ def test_tiles_of_an_image_hold_its_pixels(pixels):
     fusion = layer([1, 64, 9, width()], [64, 64, 3, 3], around(1))
     knobs = {**SMALL, "TILE_M": 128, "TILE_ROWS": 4, "TILE_COLS": 8, "SWAP_AB": 1}
     with assuming({"W": int(pixels)}):
-        work = halo_work(knobs, fusion)
+        work = halo_work(ConvChoice.of(knobs), fusion)
     assert work.m == 3 * -(-pixels // 8) * 2 * 24

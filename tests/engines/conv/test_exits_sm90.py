@@ -8,6 +8,7 @@ from dnnc import dtypes
 from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
+from dnnc.engines.conv.choice_sm90 import ConvChoice
 from dnnc.engines.conv.exits_sm90 import exit_seconds_of
 from dnnc.engines.conv.facts_sm90 import panel_steps_of
 from dnnc.engines.conv.pattern import conv_of, shape_of
@@ -116,7 +117,7 @@ def knobs_in_part(g, form, stages):
     knobs = {**SMALL, "STAGES": stages, **OF_PARTS[form]}
     if form == "halo":
         knobs = with_halo(g, 4, STAGES=stages)
-    *_, last = panel_steps_of(shape_of(conv_of(fusion_of(g))), 2, knobs)
+    *_, last = panel_steps_of(shape_of(conv_of(fusion_of(g))), 2, ConvChoice.of(knobs))
     assert last < 4
     return knobs
 
