@@ -22,7 +22,7 @@ class ConvChoice:
 
     @staticmethod
     def of(knobs: Knobs) -> ConvChoice:
-        """Those of pixels with a halo may leave out the roles, and that tiles have whole rows."""
+        """knobs: of pixels with a halo they may lack the roles, and TILE_COLS of whole rows."""
         whole = {"WARP_SPEC_CFG": 1, "TILE_COLS": 0, **knobs}
         return ConvChoice(Choice.of(whole), whole["TILE_ROWS"], whole["TILE_COLS"])
 
