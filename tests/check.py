@@ -34,10 +34,11 @@ FINISHING = 5.0  # seconds from the last test to the end of the processes
 
 
 def changed_files(root, since=None):
-    """Files that differ from a revision: by default from where this branch left `main`."""
+    """Files that differ from a revision: by default from where this branch left `main`, its own or
+    that of the repository that it was cloned from."""
     if since is None:
-        since = _git(root, "merge-base", "HEAD", "main") or ["HEAD"]
-        since = since[0]
+        left = (_git(root, "merge-base", "HEAD", main) for main in ("main", "origin/main"))
+        (since,) = next(filter(None, left), ["HEAD"])
     changed = _git(root, "diff", "--name-only", since)
     if changed is None:
         raise SystemExit(f"check: git knows no revision {since!r}")

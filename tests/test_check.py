@@ -123,6 +123,8 @@ def test_changes_since_a_branch(tmp_path):
     (tmp_path / "new.py").write_text("")
     assert check.changed_files(tmp_path) == ["dnnc/alone.py", "dnnc/sizes.py", "new.py"]
     assert check.changed_files(tmp_path, "HEAD") == ["dnnc/alone.py", "new.py"]
+    git("clone", tmp_path, tmp_path / "clone")  # which has a branch work, and no branch main
+    assert check.changed_files(tmp_path / "clone") == ["dnnc/sizes.py"]
 
 
 def test_the_nearest_come_first_and_then_the_cheapest():
