@@ -43,6 +43,7 @@ import dnnc
 from dnnc import compiler, dtypes
 from dnnc import target as targets
 from dnnc.dialect import dnn
+from dnnc.engines import ENGINES
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.tuning.candidates import candidates
@@ -369,6 +370,8 @@ def count(options: argparse.Namespace) -> int:
             print(f"not built: {entry.graph} @{entry.target} {entry.choices}: {entry.digest}")
     for counted in (engines, knobs):
         print("  ".join(f"{name}: {number}" for name, number in sorted(counted.items())))
+    few = [one.name for one in ENGINES if engines[one.name] < LEAST_OF_ENGINE]
+    print(f"fewer than {LEAST_OF_ENGINE} entries: {', '.join(few) or 'no engine'}")
     return 0
 
 
