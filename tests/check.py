@@ -92,7 +92,7 @@ def in_order(distances, known):
 
 
 def timed(function, *arguments):
-    """What a function gives, and how much slower than alone this process is on its machine."""
+    """A function's result, and how much slower than alone this process is on its machine."""
     begin, used = time.perf_counter(), time.process_time()
     given = function(*arguments)
     passed, used = time.perf_counter() - begin, time.process_time() - used

@@ -55,8 +55,8 @@ def causal_conv1d_of(id_: str) -> Case:
 
 
 def in_torch(kind: str, s: Buffers) -> Any:
-    """What a torch user writes: a grouped convolution, padded on both sides, of which the end is
-    left out.  The gradient has the sums before the SiLU from the forward pass."""
+    """Results as a torch user writes them: a grouped convolution, padded on both sides, whose end
+    is left out.  The gradient has the sums before the SiLU from the forward pass."""
     x, w, bias = s["x"], s["w"][:, None], s["bias"]
     channels, t = x.shape[1:]
     if kind == BACKWARD:

@@ -50,7 +50,7 @@ def one_of_each(names: Iterable[str], turn: int) -> list[str]:
 
 
 def verdict(status: int, said: str) -> str:
-    """What is wrong with a test that ended; "" where it passed and the tool found nothing."""
+    """The fault of a test that ended; "" where it passed and the tool found nothing."""
     if status == _REPORTED:
         lines = [line for line in said.splitlines() if line.startswith("========= ")]
         return "reported: " + " | ".join(line.strip("= ") for line in lines[1:5])
@@ -60,7 +60,7 @@ def verdict(status: int, said: str) -> str:
 
 
 def run(name: str, options: argparse.Namespace, end: float) -> str:
-    """What is wrong with a test under the tool."""
+    """The fault of a test under the tool; "" where there is none."""
     seconds = min(options.seconds, end - time.monotonic())
     if seconds < 1:
         return _NOT_RUN

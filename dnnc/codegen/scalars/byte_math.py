@@ -144,7 +144,7 @@ def _clipped(value: Any) -> tuple[Any, int, int] | None:
 
 
 def _before_relu(x: Any) -> Any:
-    """What a fragment is the ReLU of, if it is one: a range from 0 clips the same, NaN to 0 too.
+    """The fragment that one is the ReLU of, if it is: a range from 0 clips the same, NaN to 0 too.
 
     ptxas makes one instruction of a ReLU and the conversion of two numbers to bytes without sign
     (F2IP.U8.F32.NTZ.RELU), which an H200 refuses as illegal.

@@ -53,7 +53,7 @@ from .sources_sm80 import HeadKeys, Keys
 
 @dataclass(frozen=True)
 class Results:
-    """What blocks have added up.  sums: of each gradient that is made.  met: the largest magnitudes
+    """Sums of the blocks so far.  sums: of each gradient that is made.  met: the largest magnitudes
     of scores so far."""
 
     sums: list[list[Any]]

@@ -54,7 +54,7 @@ _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup a
 
 @dataclass(frozen=True)
 class Sums:
-    """What a consumer carries from block to block: its place in the rings, registers of its sums,
+    """State that a consumer carries between blocks: its place in the rings, registers of its sums,
     and the largest magnitudes met so far."""
 
     cursor: Cursor

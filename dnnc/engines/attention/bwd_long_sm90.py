@@ -35,7 +35,7 @@ _TOGETHER = 4  # registers that are added to memory at once
 
 @dataclass(frozen=True)
 class ValueSums:
-    """What the first warpgroup carries from block to block; see `bwd_kernel_sm90.Sums`."""
+    """State that the first warpgroup carries between blocks; see `bwd_kernel_sm90.Sums`."""
 
     cursor: Cursor
     dv: list[Any]
@@ -44,7 +44,7 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class KeySums:
-    """What the second warpgroup carries from block to block.  turn: of its additions to dQ, if
+    """State that the second warpgroup carries between blocks.  turn: of its additions to dQ, if
     these have an order."""
 
     cursor: Cursor

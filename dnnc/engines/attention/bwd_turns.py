@@ -23,7 +23,7 @@ FAR = (1 << 31) - 1  # more than any step's number
 
 @dataclass(frozen=True)
 class Turn:
-    """What a writer carries from step to step.  seen: what the flag of the tile before was when it
+    """State that a writer carries between steps.  seen: what the flag of the tile before was when it
     was last looked at.  done: the last step's number."""
 
     seen: Any = 0
