@@ -1,4 +1,4 @@
-"""What tests/support/collecting.py leaves out of collecting, and in which order it imports."""
+"""tests/support/collecting.py: which tests are left out, and in which order files are imported."""
 
 import importlib.util
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What `tests.gpu.sanitize` makes of the tests that it finds and of what the tool says."""
+"""Commands and verdicts that `tests.gpu.sanitize` makes of the tests that it finds and of what the tool says."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What two processes that collect all tests need not both do."""
+"""Saves work that each process would do again when several collect all tests."""
 
 import importlib
 import os

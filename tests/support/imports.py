@@ -58,7 +58,7 @@ def _is_for_types(node):
 
 
 class Uses(NamedTuple):
-    """What one file says of others.
+    """Names of others in one file.
 
     names: dotted, of import statements and of attributes.  texts: those that may be a module's
     name, in a package such as ".name".  pairs: of a package's dictionaries of texts.
@@ -70,7 +70,7 @@ class Uses(NamedTuple):
 
 
 def uses_of(path, text):
-    """What the file at a path below the repository's root uses; text: what is in it."""
+    """The uses of a file.  path: below the repository's root; text: what is in it."""
     nodes = _telling_nodes(ast.parse(text))
     names = {name for name, _ in imported_modules(nodes, Path(path), Path())}
     names |= {_dotted(node) for node in nodes if isinstance(node, ast.Attribute)} - {None}

@@ -23,8 +23,8 @@ FAR = (1 << 31) - 1  # more than any step's number
 
 @dataclass(frozen=True)
 class Turn:
-    """State that a writer carries between steps.  seen: what the flag of the tile before was when it
-    was last looked at.  done: the last step's number."""
+    """State that a writer carries between steps.  seen: the flag of the tile before, when it was
+    last looked at.  done: the last step's number."""
 
     seen: Any = 0
     done: Any = 0
