@@ -131,8 +131,9 @@ class Lane:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
+        known = self.known.get(item.nodeid)
         slowness = max(self.slowness, self.taken / self.expected)
-        if time.time() + slowness * self.known.get(item.nodeid, UNKNOWN_MOST) < self.end:
+        if time.time() + (slowness * known if known else UNKNOWN_MOST) < self.end:
             self.expected += self.seconds(item)
             return None
         self.left.append(item.nodeid)

@@ -1,4 +1,4 @@
-"""Commands and verdicts that `tests.gpu.sanitize` makes of the tests that it finds and of what the tool says."""
+"""Verdicts that `tests.gpu.sanitize` makes of what the tool says, and the tests that it finds."""
 
 import pytest
 
