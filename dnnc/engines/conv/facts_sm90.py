@@ -241,16 +241,19 @@ def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
     op = conv_of(fusion)
     shape = replace(shape_of(op), beside=beside)
     panel, count = shape.panel(conv_row_of(fusion).element_bytes), shape.groups
-    k = shape.depth(panel)
+    k, phases = shape.depth(panel), tuple[int, ...]()
     if (spread := shape.spread) is not None:
-        steps = spread.all_taps * shape.padded_channels(panel) + spread.empty_phases * panel
-        k = round(steps / spread.phases)
-        count *= spread.phases
+        panels = shape.padded_channels(panel) // panel
+        phases = tuple(taps * panels or 1 for taps in spread.phase_taps)
+        k = round(panel * sum(phases) / len(phases))
+        count *= len(phases)
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
     split = split_of(whole_outputs(fusion), shape.k_group)
-    return ProductWork(typical(shape.pixels), shape.k_group, k, count, moved_bytes, split=split)
+    return ProductWork(
+        typical(shape.pixels), shape.k_group, k, count, moved_bytes, 0, split, phases
+    )
 
 
 def multiplied_share(fusion: Fusion, beside: int, choice: ConvChoice) -> float:

@@ -414,7 +414,7 @@ def _work(fusion: Fusion, beside: int, is_narrow: bool) -> Work:
     taps, count = apart.taps, shape.groups
     if shape.spread:
         count *= shape.spread.phases
-        taps = max(1, round(shape.spread.all_taps / shape.spread.phases))
+        taps = max(1, round(sum(shape.spread.phase_taps) / shape.spread.phases))
     sizes = (shape.k_group, taps * apart.c_group, count)
     return Work.of(fusion, shape.pixels, *map(Expr.of, sizes))
 

@@ -74,7 +74,7 @@ from .layouts import Copied, relaid_fusion, relaid_region
 from .matrices_sm90 import conv_matrices
 from .pattern import ConvShape, conv_of, shape_of
 from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
-from .tiling_sm90 import conv_tiling_of, halo_tiling_of
+from .tiling_sm90 import chunk_of_phases, conv_tiling_of, halo_tiling_of
 
 # Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
 _TILES = (*TILES, (256, 64))
@@ -234,6 +234,7 @@ class ConvSm90Engine(Engine):
             rewrites=computes(fusion),
             filters=work.count * -(-work.n // tile[1]),
             multiplied=multiplied_share(fusion, beside, choice),
+            chunk=chunk_of_phases(shape_of(conv_of(fusion)), choice, target),
         )
         found = hopper_tile(
             block,

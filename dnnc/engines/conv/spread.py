@@ -166,15 +166,10 @@ class Spread:
         return math.prod(max(axis.counts) for axis in self.axes)
 
     @property
-    def all_taps(self) -> int:
-        """Taps of all phases."""
-        return math.prod(sum(phase.taps for phase in axis.phases) for axis in self.axes)
-
-    @property
-    def empty_phases(self) -> int:
-        """The number of phases that meet no tap."""
-        met = (sum(phase.taps > 0 for phase in axis.phases) for axis in self.axes)
-        return self.phases - math.prod(met)
+    def phase_taps(self) -> tuple[int, ...]:
+        """Taps that each phase meets, in the order of their numbers."""
+        taps = ([phase.taps for phase in axis.phases] for axis in self.axes)
+        return tuple(map(math.prod, itertools.product(*taps)))
 
     @property
     def batch_axes(self) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     found = tiling_of(facts, choice.loop)
     return replace(
         found,
-        grid=replace(found.grid, chunk=_chunk_of_phases(shape, choice, target)),
+        grid=replace(found.grid, chunk=chunk_of_phases(shape, choice, target)),
         epilogue=replace(
             found.epilogue,
             is_turned=choice.loop.swaps,
@@ -59,7 +59,7 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     )
 
 
-def _chunk_of_phases(shape: ConvShape, choice: ConvChoice, target: Target) -> int:
+def chunk_of_phases(shape: ConvShape, choice: ConvChoice, target: Target) -> int:
     """Tiles of pixels of every phase that follow each other, so that they find what they read of dY
     in L2: as many as there are SMs for, so that each has as many of every phase."""
     if shape.spread is None:

@@ -13,6 +13,7 @@ fit did not see.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import log2
@@ -148,7 +149,8 @@ class PixelLoads(NamedTuple):
     each of which has filters of its own.  multiplied: of the panels' k, what products take.
     taken: seconds in which threads take a stage's part of A into their registers, of tiles that
     come for all of k at once, so that stages are parts of one load; 0: products read it where it
-    is.
+    is.  chunk: rows of tiles of every phase of a gradient that come before any further rows, see
+    `TileOrder`.
     """
 
     is_im2col: bool = False
@@ -158,6 +160,7 @@ class PixelLoads(NamedTuple):
     filters: int = 1
     multiplied: float = 1.0
     taken: float = 0.0
+    chunk: int = 0
 
 
 _NO_PIXELS = PixelLoads()
@@ -211,7 +214,10 @@ class HopperTile:
             steps = work.k / self.block.depth
         after = self._after_seconds + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
         products = self._product_seconds(steps) * (_PAST_END_SHARE if self._is_past(work) else 1.0)
-        busy = self._fill_seconds + self._busy_seconds(rounds, products, after)
+        busy = self._busy_seconds(rounds, products, after)
+        if work.phases:
+            busy = self._phases_seconds(work, after)
+        busy += self._fill_seconds
         moved_bytes = work.moved_bytes + self._split_bytes(work)
         transfer = transfer_seconds(moved_bytes, self.target)
         if self._is_plain:  # of pixels it is not fitted
@@ -243,7 +249,7 @@ class HopperTile:
     def _is_past(self, work: ProductWork) -> bool:
         """Whether clusters have whole tiles past the end of a product."""
         sides = zip((work.m, work.n), self.block.tile, self.block.cluster, strict=True)
-        if work.groups or not self._is_plain:
+        if work.groups:
             return False
         return any(-(-size // side) % blocks for size, side, blocks in sides)
 
@@ -277,6 +283,14 @@ class HopperTile:
         products += _TURN_SECONDS if self.block.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
         return rounds * max(products, (products + after) / 2) + after
+
+    def _phases_seconds(self, work: ProductWork, after: float) -> float:
+        """Seconds of the cluster that has most to do, of tiles with as many stages as their phase
+        has."""
+        across, down = -(-work.n // self._wide), -(-work.m // self._tall)
+        each = [self._product_seconds(steps) + after for steps in work.phases]
+        each *= work.count // len(work.phases)
+        return seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
 
     def _product_seconds(self, steps: float) -> float:
         """Seconds of a tile's stages, of which as many as there are come together, and wait once.
@@ -384,6 +398,26 @@ class HopperTile:
         if self.block.splits > 1:
             seconds += _SPLIT_SECONDS * log2(self.block.splits) + elements * 4 / _SPLIT_RATE
         return seconds
+
+
+def seconds_of_chunks(
+    each: Sequence[float], down: int, across: int, chunk: int, clusters: int
+) -> float:
+    """Seconds of the cluster that has most to do, of tiles that clusters take by turns; each: of a
+    tile of each phase.  down, across: tiles of a phase.  chunk: see `PixelLoads`.
+
+    Whole chunks have as many tiles of every phase for each cluster; the last one has not.
+    """
+    whole, rest = divmod(down, chunk)
+    tiles = rest * across
+
+    def of_cluster(number: int) -> float:
+        taken = [max(0, -(-(end * tiles - number) // clusters)) for end in range(len(each) + 1)]
+        return sum(s * (b - a) for s, a, b in zip(each, taken, taken[1:], strict=False))
+
+    # Where a phase begins, clusters begin to have one of its tiles more.
+    longest = max(of_cluster(phase * tiles % clusters) for phase in range(len(each)))
+    return whole * chunk * across * sum(each) / clusters + longest
 
 
 def _narrow_seconds(rows: float) -> float:

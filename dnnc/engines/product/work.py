@@ -11,7 +11,8 @@ class ProductWork:
 
     m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
     groups: of rows of A, each of which has a tile that is not full.  split: bytes of an element
-    of each output whose rows, of n elements, begin inside sectors of memory.
+    of each output whose rows, of n elements, begin inside sectors of memory.  phases: stages of a
+    tile of each of the products that follow each other, where they have not the same k.
     """
 
     m: int
@@ -21,3 +22,4 @@ class ProductWork:
     moved_bytes: int
     groups: int = 0
     split: tuple[int, ...] = ()
+    phases: tuple[int, ...] = ()
