@@ -33,7 +33,7 @@ TILES = (
     (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
 # Of some hundred rows along the columns of instructions, whose number rows of tiles may not divide.
-_ACROSS = ((128, 224), (128, 192), (128, 160))
+_ACROSS = ((128, 224), (128, 192), (128, 160), (128, 96))
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
