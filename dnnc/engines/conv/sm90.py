@@ -26,7 +26,7 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.bits import booleans_of
 from ..product.choice_sm90 import TURNS, Choice
-from ..product.facts_sm90 import SPLITS
+from ..product.facts_sm90 import SPLITS, ProductFacts
 from ..product.knobs_sm90 import (
     BESIDE,
     COLUMNS,
@@ -86,6 +86,7 @@ _PATTERN = (
     "one conv_fprop or conv_dgrad, pointwise operations before X, and with reductions after it"
 )
 _MOST_PHASES = 16  # of the pixels of a gradient with a stride
+_FEW = 64  # output channels, which wide tiles have rows for
 # Types of X and W that are multiplied as they are; others are cast.
 _PAIRS = frozenset(wgmma.INSTRUCTIONS)
 
@@ -235,6 +236,7 @@ class ConvSm90Engine(Engine):
             filters=work.count * -(-work.n // tile[1]),
             multiplied=multiplied_share(fusion, beside, choice),
             chunk=chunk_of_phases(shape_of(conv_of(fusion)), choice, target),
+            past=_past_rows(facts, work.n, tile[1]),
         )
         found = hopper_tile(
             block,
@@ -289,6 +291,12 @@ class ConvSm90Engine(Engine):
         region = copies.region
         tiling = Tiling.of(tile, instruction_of(region, swaps=choice.loop.swaps))
         copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
+
+
+def _past_rows(facts: ProductFacts, outputs: int, columns: int) -> int:
+    """See `PixelLoads.past`."""
+    is_turned = facts.operands.along_rows[0][1]
+    return max(0, columns - outputs) if outputs < _FEW and not is_turned else 0
 
 
 @remembered

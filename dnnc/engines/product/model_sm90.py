@@ -51,6 +51,9 @@ _IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
 # outputs next to nothing.
 _FILTER_SHARE = 0.17
 _SPLIT_FILTER_SHARE = 1.0
+# Of a step, for each row of a filter's tile that is none: 64 channels to 3 (3x3, 64 images of
+# 224x224) took 470, 555 and 734 us in tiles of 128x8, 128x16 and 128x32 on an H200.
+_PAST_ROW_SECONDS = 6e-9
 _SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 # Of a tap, however little it multiplies: nine were 2.3 us of tiles of 7 columns and 48 channels,
@@ -154,7 +157,7 @@ class PixelLoads(NamedTuple):
     taken: seconds in which threads take a stage's part of A into their registers, of tiles that
     come for all of k at once, so that stages are parts of one load; 0: products read it where it
     is.  chunk: rows of tiles of every phase of a gradient that come before any further rows, see
-    `TileOrder`.
+    `TileOrder`.  past: rows of a filter's tile that are none, of few outputs whose k lie together.
     """
 
     is_im2col: bool = False
@@ -165,6 +168,7 @@ class PixelLoads(NamedTuple):
     multiplied: float = 1.0
     taken: float = 0.0
     chunk: int = 0
+    past: int = 0
 
 
 _NO_PIXELS = PixelLoads()
@@ -393,7 +397,8 @@ class HopperTile:
             self.block.tile[0] / self.block.cluster[1]
             + share * self.block.tile[1] / self.block.cluster[0]
         )
-        return rows * _LINE_BYTES / (_IM2COL_RATE * self.operands.share)
+        past = self.pixels.past / self.block.cluster[0] * _PAST_ROW_SECONDS
+        return rows * _LINE_BYTES / (_IM2COL_RATE * self.operands.share) + past
 
     @cached_property
     def _after_seconds(self) -> float:

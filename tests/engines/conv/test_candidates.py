@@ -5,13 +5,15 @@ from random import Random
 
 import pytest
 
+import dnnc
 from dnnc import dtypes
+from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
 from dnnc.target import of
 from tests.random_convs import SURFACES, draw
 
-from .convs import around, convolved
+from .convs import around, convolved, image
 from .test_sm90 import new_graph
 
 DRAWN = 40
@@ -54,3 +56,31 @@ def test_of_groups(name, shape):
 def test_of_drawn_convolutions(name):
     drawn = (draw(Random(seed), SURFACES[name], TARGET) for seed in range(DRAWN))
     assert sum(assert_candidates_are_legal(d.graph.graph.finalize(), name) for d in drawn) > 10
+
+
+# X, outputs, taps, stride, padding; whether it is the gradient by the image; tile and cluster that
+# were timed to be faster than what was chosen before (470 us, not 786, 6.0, not 7.1, 20, not 26).
+TIMED = {
+    "few outputs": ([64, 3, 224, 224], 64, 3, 1, 1, True, (128, 8, 1, 1)),
+    "no cluster past the end": ([16, 192, 17, 17], 320, 3, 2, 0, False, (64, 64, 1, 1)),
+    "phases of other lengths": ([32, 1024, 14, 14], 2048, 1, 2, 0, True, (128, 128, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_what_is_fast_is_chosen(name):
+    x, outputs, taps, stride, padding, is_gradient, wanted = TIMED[name]
+    g = new_graph()
+    w, parameters = [outputs, x[1], taps, taps], around(padding, stride)
+    if is_gradient:
+        like = dnnc.pygraph("forward")
+        y = like.conv_fprop(like.tensor(x), like.tensor(w), **parameters).get_dim()
+        made = image(g, y)
+        g.conv_dgrad(made, image(g, w), **parameters).set_dim(x).set_output()
+    else:
+        g.relu(convolved(g, x, w, **parameters)).set_output()
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    best = heuristics.choices(fusion, of(TARGET), [engine_named("conv_sm90")])[0].knobs
+    names = ("TILE_M", "TILE_N", "TILE_CGA_M", "TILE_CGA_N")
+    assert tuple(best[name] for name in names) == wanted
