@@ -36,8 +36,11 @@ def collected(tool: str) -> list[str]:
         capture_output=True, text=True,
     )  # fmt: skip
     found = [line for line in said.stdout.splitlines() if "::" in line]
-    if said.returncode or not found:
+    if not found:
         raise SystemExit(f"no tests were collected:\n{said.stdout[-2000:]}{said.stderr[-2000:]}")
+    if said.returncode:
+        failed = [line for line in said.stdout.splitlines() if line.startswith("ERROR ")]
+        print("files that were not collected:", *failed, sep="\n  ")
     return found
 
 

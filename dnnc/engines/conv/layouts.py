@@ -30,12 +30,14 @@ class Copied:
     """The tensors that are copied to channels last where they are not, beside X.
 
     filters: W.  results: all of Y's dims.  has_gaps: pixels of X and W begin at whole 16 bytes.
-    Else rows of X do, whose pixels follow each other.
+    Else rows of X do, whose pixels follow each other.  turns: W of a gradient is copied where
+    `wgmma` would transpose it, too.
     """
 
     filters: bool
     results: bool
     has_gaps: bool
+    turns: bool = False
 
 
 def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
@@ -97,7 +99,7 @@ def _rule(
 
     def twin(tensor: Tensor) -> Tensor | None:
         if tensor is filter_ and is_transposed and tensor is not image:
-            is_read = not copied.filters or _is_read_transposed(tensor)
+            is_read = not copied.filters or _is_read_transposed(tensor, turns=copied.turns)
             return None if is_read else _filters_last(tensor)
         if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in wanted:
             return None
@@ -147,12 +149,13 @@ def _channels_last(tensor: Tensor) -> Tensor:
     return twin_of(tensor, (0, *range(2, tensor.rank), 1), -(-channels // access) * access)
 
 
-def _is_read_transposed(filter_: Tensor) -> bool:
-    """Whether the filter of a gradient is read as it is: K lie together, or what `wgmma` turns."""
+def _is_read_transposed(filter_: Tensor, *, turns: bool) -> bool:
+    """Whether the filter of a gradient is read as it is: K lie together, or what `wgmma` turns;
+    turns: it shall not."""
     k, *others = range(filter_.rank)
     if filter_.layout[k].constant == 1:
         return not _is_unaligned(filter_, others)
-    is_turned = filter_.type.bits == 16 and filter_.layout[1].constant == 1
+    is_turned = filter_.type.bits == 16 and filter_.layout[1].constant == 1 and not turns
     return is_turned and not _is_unaligned(filter_, (k, *others[1:]))
 
 

@@ -82,6 +82,7 @@ _TILES = (*TILES, (256, 64))
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
+_TURNED = Copied(filters=True, results=True, has_gaps=True, turns=True)
 _PATTERN = (
     "one conv_fprop or conv_dgrad, pointwise operations before X, and with reductions after it"
 )
@@ -124,7 +125,8 @@ class ConvSm90Engine(Engine):
         "channels last, those of a group a multiple of 8",
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
         "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed: of 16 "
-        "bits as it lies in memory, else copied first; with strides, up to "
+        "bits as it lies in memory, else, and for tiles of fewer than 64 channels, copied first; "
+        "with strides, up to "
         f"{_MOST_PHASES} phases of pixels in one launch, without reductions and BOOLEAN outputs "
         "after it, TILE_ROWS=0; operations on dY in f32 there by a kernel ahead, no others",
     )
@@ -204,9 +206,18 @@ class ConvSm90Engine(Engine):
         along, across = _relaid(fusion, _ALL).fusion, _relaid(fusion, _OPERANDS).fusion
         return [
             *_by_im2col(along, target, 0, _TILES),
+            *self._narrow(fusion, target),
             *_by_im2col(across, target, 1, _SWAPPED),
             *halo_candidates(along, target),
         ]
+
+    def _narrow(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        """Tiles of few outputs for a filter that products would turn in wider ones."""
+        shape = shape_of(conv_of(_relaid(fusion, _ALL).fusion))
+        if shape.is_filter_k_major or shape.k_group >= wgmma.PANEL_ROWS:
+            return ()
+        found = _by_im2col(_relaid(fusion, _TURNED).fusion, target, 0, _TILES)
+        return [knobs for knobs in found if knobs["TILE_N"] < wgmma.PANEL_ROWS]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         choice = ConvChoice.of(knobs)
@@ -307,9 +318,13 @@ def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
 
 def _copied(choice: ConvChoice) -> Copied:
     """Where threads go along pixels, results and what is read beside them stay as they are: with
-    channels first these are neighbours in memory.
+    channels first these are neighbours in memory.  Of narrow tiles products can't turn filters.
     """
-    return _OPERANDS if choice.loop.swaps and not choice.has_halo else _ALL
+    if choice.has_halo:
+        return _ALL
+    if choice.loop.swaps:
+        return _OPERANDS
+    return _TURNED if choice.loop.tile_n < wgmma.PANEL_ROWS else _ALL
 
 
 def _by_im2col(

@@ -160,6 +160,16 @@ def test_strides_in_one_launch(name, knobs):
     assert ("st.global.v4.b32" in ptx_of(plan)) == ("without" not in name)
 
 
+@pytest.mark.parametrize(("channels", "stride"), [(8, 1), (32, 2)])
+def test_tiles_of_few_channels_have_their_filter_turned_by_a_copy(channels, stride):
+    g = new_graph()
+    dgrad(g, [2, channels, 6, 9], [24, channels, 3, 3], around(1, stride)).set_output()
+    plan = run(g, knobs={**SMALL, "TILE_M": 64, "TILE_N": channels})
+    assert [kernel.name.rpartition("_")[2] for kernel in plan.programs[0].kernels] == [
+        "sm90", "copy0",
+    ]  # fmt: skip
+
+
 def test_taps_of_other_phases_do_not_meet_infinities():
     """Zeros of pixels that meet no tap are no products; those of the padding are."""
     g = new_graph()
