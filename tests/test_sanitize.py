@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gpu.sanitize import one_of_each, verdict
+from tests.gpu.sanitize import by_file, one_of_each, verdict
 
 RACE = """\
 ========= COMPUTE-SANITIZER
@@ -17,6 +17,7 @@ def test_each_function_has_its_turns():
     names = ["a.py::f[1]", "a.py::f[2]", "a.py::g", "b.py::f[3]"]
     assert one_of_each(names, 0) == ["a.py::f[1]", "a.py::g", "b.py::f[3]"]
     assert one_of_each(names, 3) == ["a.py::f[2]", "a.py::g", "b.py::f[3]"]
+    assert by_file(names) == [names[:3], names[3:]]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,8 @@ def test_each_function_has_its_turns():
     ],
 )
 def test_verdict(status, said, wrong):
+    """Of one test; of two one that passes is not enough."""
     found = verdict(status, said)
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)
+    assert verdict(status, said, 2)

@@ -1,12 +1,13 @@
-"""Tests marked `feature` under compute-sanitizer, each in a process of its own, many side by side.
+"""Tests marked `feature` under compute-sanitizer, a process for those of a file, many side by side.
 
     python -m tests.gpu.sanitize --tool racecheck --processes 15 --within 110
 
 Of each test function one parametrization runs: that of `--turn`, counted from the first and again
-from there.  `--all` runs all.  `--match` keeps those whose names a regular expression finds.
-racecheck leaves those out that are marked `exchange`.  A test that fails, takes longer than
-`--seconds`, or of which the tool reports an error is said, with what the tool says first; the exit
-status is 1 then, and 2 where some were not run in the time of `--within`.
+from there.  `--all` runs all.  `--match` keeps those whose names a regular expression finds,
+`--apart` gives each test a process.  racecheck leaves those out that are marked `exchange`.  Tests
+that fail, take longer than `--seconds` each, or of which the tool reports an error are said, with
+what the tool says first; the exit status is 1 then, and 2 where some were not run in the time of
+`--within`.
 """
 
 from __future__ import annotations
@@ -52,26 +53,38 @@ def one_of_each(names: Iterable[str], turn: int) -> list[str]:
     return [parametrized[turn % len(parametrized)] for parametrized in functions.values()]
 
 
-def verdict(status: int, said: str) -> str:
-    """The fault of a test that ended; "" where it passed and the tool found nothing."""
+def by_file(names: Iterable[str]) -> list[list[str]]:
+    """The tests of each file."""
+    files: dict[str, list[str]] = {}
+    for name in names:
+        files.setdefault(name.partition("::")[0], []).append(name)
+    return list(files.values())
+
+
+def verdict(status: int, said: str, count: int = 1) -> str:
+    """The fault of so many tests that ended; "" where they passed and the tool found nothing."""
     if status == _REPORTED:
         lines = [line for line in said.splitlines() if line.startswith("========= ")]
         return "reported: " + " | ".join(line.strip("= ") for line in lines[1:5])
-    if status or not re.search(r"\b[1-9]\d* passed", said):
+    passed = re.search(r"\b(\d+) passed", said)
+    if status or passed is None or int(passed[1]) < count:
         return f"no pass (status {status}): " + " | ".join(said.splitlines()[-6:])
     return ""
 
 
-def run(name: str, options: argparse.Namespace, end: float) -> str:
-    """The fault of a test under the tool; "" where there is none."""
-    seconds = min(options.seconds, end - time.monotonic())
+def run(names: Sequence[str], options: argparse.Namespace, end: float) -> str:
+    """The fault of tests under the tool; "" where there is none."""
+    most = options.seconds * len(names)
+    seconds = min(most, end - time.monotonic())
     if seconds < 1:
         return _NOT_RUN
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    # What the driver refuses, such as a question that it does not know, is no error of a kernel.
+    api = ["--report-api-errors", "no"] if options.tool == "memcheck" else []
     command = [
         options.program, "--tool", options.tool, "--error-exitcode", str(_REPORTED),
-        "--print-limit", "4", sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-        "-m", "gpu", name,
+        "--print-limit", "4", *api, sys.executable, "-m", "pytest", "-q", "-x",
+        "-p", "no:cacheprovider", "-m", "gpu", *names,
     ]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
@@ -82,12 +95,12 @@ def run(name: str, options: argparse.Namespace, end: float) -> str:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # the tool, and what runs under it
         said, _ = process.communicate()
-        return _NOT_RUN if seconds < options.seconds else f"no answer after {seconds:.0f} s"
+        return _NOT_RUN if seconds < most else f"no answer after {seconds:.0f} s"
     if options.logs:
         options.logs.mkdir(parents=True, exist_ok=True)
-        file = re.sub(r"\W+", "-", name)[-120:] + f".{options.tool}.log"
+        file = re.sub(r"\W+", "-", names[0])[-120:] + f".{options.tool}.log"
         (options.logs / file).write_text(said)
-    return verdict(process.returncode, said)
+    return verdict(process.returncode, said, len(names))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,25 +109,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in collected(options.tool) if re.search(options.match, name)]
     if not options.all:
         names = one_of_each(names, options.turn)
-    answers: dict[str, str] = {}
+    parts = [[name] for name in names] if options.apart else by_file(names)
+    counts = {"right and without an error": 0, "in processes that failed": 0, _NOT_RUN: 0}
 
-    def told(name: str) -> None:
-        answers[name] = wrong = run(name, options, begun + options.within)
-        if wrong not in ("", _NOT_RUN):
-            print(f"FAILED {name}: {wrong}", flush=True)
+    def told(part: Sequence[str]) -> None:
+        wrong = run(part, options, begun + options.within)
+        kind = _NOT_RUN if wrong == _NOT_RUN else list(counts)[bool(wrong)]
+        counts[kind] += len(part)
+        if wrong:
+            print(
+                f"{'not run' if kind == _NOT_RUN else 'FAILED'} {' '.join(part)}: {wrong}",
+                flush=True,
+            )
 
     with ThreadPoolExecutor(options.processes) as hands:
-        list(hands.map(told, names))
-    left = [name for name in names if answers[name] == _NOT_RUN]
-    failed = sum(answers[name] not in ("", _NOT_RUN) for name in names)
-    if left:
-        print("not run:", *left, sep="\n  ")
+        list(hands.map(told, parts))
+    said = ", ".join(f"{count} {what}" for what, count in counts.items())
     print(
-        f"{options.tool}: {len(names) - failed - len(left)} of {len(names)} tests right and "
-        f"without an error, {failed} failed, {len(left)} not run, {time.monotonic() - begun:.0f} s",
+        f"{options.tool}: of {len(names)} tests {said}, {time.monotonic() - begun:.0f} s",
         flush=True,
     )
-    return 1 if failed else 2 if left else 0
+    return 1 if counts["in processes that failed"] else 2 if counts[_NOT_RUN] else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -123,6 +138,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--turn", type=int, default=0, help="which parametrization of each test")
     parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--apart", action="store_true", help="a process for each test")
     parser.add_argument("--match", default="", help="regular expression of names")
     parser.add_argument("--seconds", type=float, default=60.0, help="a test may take")
     parser.add_argument("--within", type=float, default=1e9, help="seconds that all may take")
