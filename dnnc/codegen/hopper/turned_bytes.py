@@ -10,7 +10,8 @@ byte permutations split the pairs, `stmatrix` writes them.
     which become the words                              k0n0 k1n0 k8n0 k9n0
     and                                                 k0n1 k1n1 k8n1 k9n1
 
-A word's four bytes follow each other in the turned tile.  So the order of k and n is not kept:
+A word's four bytes follow each other in the turned tile.  So the order of k is not kept, nor, by
+`TurnedBytes`, that of n:
 
     place 4q + e of each 16 of k holds k = 8 (e / 2) + 2q + e % 2
     row 8b + i of each 16 of n   holds n = 2i + b
@@ -94,13 +95,57 @@ class TurnedBytes:
                     store_matrices(there, _split(words), "row")
 
 
-def _split(words: Sequence[Any]) -> list[Any]:
-    """The even n of 16 k, the odd ones, and both of the next 16."""
+PANEL = 64  # k and n of a panel of `TurnedPanels`
+PANEL_BYTES = PANEL * PANEL
+
+
+@dataclass(frozen=True)
+class TurnedPanels:
+    """count: panels of 64 n and 64 k, one after the other.
+
+    source: [k][64 bytes of n]; target: [n][64 bytes of k]; both in the 64-byte swizzle.  The order
+    of n is kept.  Rows 2i of n lie in one half of the banks, rows 2i + 1 in the other: lanes of i
+    from 4 on write their odd n while the others write their even ones.
+    """
+
+    count: int
+
+    def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
+        """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        inner, matrix = lane & (_ATOM - 1), lane >> 3
+        # Lane 8m + j names row j of matrix m: k = 8m + j of a half, all in one chunk of n.
+        rows, turn = source + lane * PANEL, (lane >> 1) & 3
+        # And of the target row i of matrix m: n = 2i or 2i + 1, chunk m / 2 of the half's two.
+        own = inner * 2 + ((matrix & 1) ^ (inner >> 2))
+        lines = target + (own * PANEL + (((matrix >> 1) ^ (inner & 3)) << 4))
+        is_low = lane < 4 * _ATOM // 2
+        even, odd = ops.const(_EVEN), ops.const(_ODD)
+        selectors = (ops.select(is_low, even, odd), ops.select(is_low, odd, even))
+
+        @each(warp, self.count * (PANEL // N), warps)
+        def _(block: Any) -> None:
+            panel, chunk = block >> 2, block & 3
+            start = rows + (panel * PANEL_BYTES + ((chunk ^ turn) << 4))
+            line = lines + block * (N * PANEL)
+            loaded = [
+                mma.load_matrices(pointer_to(start + half * K * PANEL), transposed=True)
+                for half in range(PANEL // K)
+            ]
+            for half, words in enumerate(loaded):
+                there = line ^ (half * 2 * CHUNK_BYTES)
+                store_matrices(there, _split(words, selectors), "row")
+
+
+_EVEN, _ODD = 0x6420, 0x7531  # bytes of an even or odd n of two words, for `prmt`
+
+
+def _split(words: Sequence[Any], selectors: Sequence[Any] = (_EVEN, _ODD)) -> list[Any]:
+    """The even n of 16 k, the odd ones, and both of the next 16; selectors: of these two."""
     kind = nvvm.PermuteMode.DEFAULT
     return [
-        nvvm.prmt(words[pair], ops.const(selector), kind, hi=words[pair + 1])
+        nvvm.prmt(words[pair], ops.value_of(selector), kind, hi=words[pair + 1])
         for pair in (0, 2)
-        for selector in (0x6420, 0x7531)
+        for selector in selectors
     ]
 
 

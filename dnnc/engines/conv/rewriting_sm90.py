@@ -157,6 +157,10 @@ class Rewriter:
             mbarrier.make(smem.byte_pointer(self.barriers, slot * mbarrier.BYTES), 1)
 
     @property
+    def operands(self) -> tuple[Any, ...]:
+        return (self.operand,)
+
+    @property
     def maps(self) -> list[Any]:
         return [raw.map for raw in self.operand.raws]
 

@@ -21,7 +21,7 @@ from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
 from ...codegen.walk.index import Coordinate
-from ...codegen.walk.region_walk import is_reduction
+from ...codegen.walk.region_walk import inputs_of, is_reduction
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
@@ -59,6 +59,10 @@ SUPPORT_COPIES = (
     "DY that are not channels last, or whose pixels do not begin at whole 16 bytes, are copied "
     "first; one that pointwise operations give in f32 takes the other's 16 bits, by a kernel ahead"
 )
+MAKING = Knob(
+    "KERNEL_CFG", (0, 1),
+    "1: blocks make operands of fp8 in shared memory as products read them; 0: a copy ahead to f16",
+)  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),
     "1: parts are added to one place as they end, in any order; 0: by the second kernel",
@@ -150,6 +154,11 @@ def adds_parts(knobs: Knobs) -> bool:
     return knobs.get(REDUCTION.name, 0) == 1
 
 
+def makes_operands(knobs: Knobs) -> bool:
+    """Whether blocks make operands of bytes, see `wgrad_rewriting_sm90`."""
+    return knobs.get(MAKING.name, 0) == 1
+
+
 def reduction_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     """Why parts can't be added atomically."""
     if not adds_parts(knobs):
@@ -189,9 +198,10 @@ def tap_places(shape: WgradShape, tap: Any) -> list[Any]:
 def side_by_side(shape: WgradShape) -> WgradShape:
     """The gradient with as many groups as one as fill a chunk of channels, where TMA takes them."""
     (c_group, k_group), groups = (shape.c_group, shape.k_group), shape.groups
+    step = 8 * tma.ALIGNMENT // min(shape.x.type.bits, shape.dy.type.bits)
     for count in range(groups, 0, -1):
         begins = (count * c_group, count * k_group) if count < groups else (0, 0)
-        if groups % count == 0 and count * c_group <= CHUNK and not any(n % 8 for n in begins):
+        if groups % count == 0 and count * c_group <= CHUNK and not any(n % step for n in begins):
             return replace(shape, beside=count)
     return shape
 
@@ -207,17 +217,29 @@ def shape_of(op: ConvWgrad) -> WgradShape:
 
 
 def shape_of_call(region: Region, call: Any) -> WgradShape:
-    """The gradient that a call of an anchor stands for; X and dY may be computed."""
+    """The gradient that a call of an anchor stands for; X and dY may be computed, or be read by a
+    cast."""
     attributes = structure.anchor_of(call).attributes
     names = ("stride", "dilation", "pre_padding", "post_padding")
     parameters = [dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names]
     mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
     x, dy = (
         region.arguments.get(value) or dnn.read_tensor(value.type, {}, region.symbols)
-        for value in call.operands
+        for value in loaded_values(region, call)
     )
     made = WgradShape.of(x, dy, region.dims_of(call.results[0]), parameters, mode)
     return replace(made, sums_loss=any(map(is_reduction, region.generics())))
+
+
+def loaded_values(region: Region, call: Any) -> list[Any]:
+    """X and dY of a call of an anchor: what is in memory of each, which a cast may read; else what
+    is computed."""
+    found: list[Any] = []
+    for value in call.operands:
+        sources = [] if value in region.arguments else inputs_of(value.owner)
+        is_read = len(sources) == 1 and sources[0] in region.arguments
+        found.append(sources[0] if is_read else value)
+    return found
 
 
 # ---- the support surface
@@ -312,32 +334,44 @@ def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
 # ---- operands in other layouts
 
 
-def relaid_fusion(fusion: Fusion, *, has_rows: bool) -> RelaidFusion:
+def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> RelaidFusion:
     """The fusion with operands whose channels are last and whose pixels follow each other.
 
-    has_rows: X of few channels is as `WgradStem` reads it.
+    has_rows: X of few channels is as `WgradStem` reads it.  makes: blocks make operands of bytes.
     """
     op, shape = wgrad_of(fusion), shape_of(wgrad_of(fusion))
-    rule = _rule(op.x, op.dy, shape, has_rows=has_rows)
-    casts = [
-        Cast(cast, _cast_twin(shape, is_rows=has_rows and tensor is op.x))
-        for tensor in dict.fromkeys((op.x, op.dy))
-        if (cast := lone_cast(fusion, op, tensor)) is not None
-    ]
-    return RelaidFusion.of(fusion, rule, *casts)
+    ends, casts = [op.x, op.dy], list[Cast]()
+    for place, tensor in enumerate(ends):
+        is_rows = has_rows and place == 0 and channel_pitch(shape) > 0
+        cast = lone_cast(fusion, op, tensor)
+        if cast is None or tensor in ends[:place]:
+            continue
+        if makes and not is_rows and cast.x.type.is_fp8 and tensor.type == dtypes.f16:
+            ends[place] = cast.x
+        else:
+            casts.append(Cast(cast, _cast_twin(shape, is_rows=is_rows)))
+    return RelaidFusion.of(fusion, _rule(*ends, shape, has_rows=has_rows), *casts)
 
 
-def relaid_region(region: Region, *, has_rows: bool) -> RelaidRegion:
+def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> RelaidRegion:
     """The fusion's region with what was relaid."""
     (call,) = product_calls(region)
-    x, dy = map(region.arguments.get, call.operands)
-    shape = shape_of_call(region, call)
-    casts = [
-        Cast(value.owner, _cast_twin(shape, is_rows=has_rows and value == call.operands[0]))
-        for value in dict.fromkeys(call.operands)
-        if value not in region.arguments
-    ]
-    return RelaidRegion.of(region, _rule(x, dy, shape, has_rows=has_rows), *casts)
+    shape, values = shape_of_call(region, call), list(call.operands)
+    ends, casts = [region.arguments.get(value) for value in values], list[Cast]()
+    for place, loaded in enumerate(loaded_values(region, call)):
+        is_rows = has_rows and place == 0 and channel_pitch(shape) > 0
+        if values[place] in region.arguments or values[place] in values[:place]:
+            continue
+        source, made = region.arguments.get(loaded), dnn.read_type(_element(values[place]))
+        if makes and not is_rows and source and source.type.is_fp8 and made == dtypes.f16:
+            ends[place] = source
+        else:
+            casts.append(Cast(values[place].owner, _cast_twin(shape, is_rows=is_rows)))
+    return RelaidRegion.of(region, _rule(*ends, shape, has_rows=has_rows), *casts)
+
+
+def _element(value: Any) -> Any:
+    return ir.RankedTensorType(value.type).element_type
 
 
 def _is_narrow(tensor: Tensor) -> bool:
@@ -359,7 +393,7 @@ def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor
 
     def twin(tensor: Tensor) -> Tensor:
         found = None
-        if is_rows and channel_pitch(shape):
+        if is_rows:
             found = _rows_twin(replace(shape, x=tensor))
         found = found or channels_last_twin(tensor, is_forced=True)
         assert found is not None, "a twin that is asked for"

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.widened_rows import SOURCE_BYTES, WidenedRows
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.state import loop
@@ -33,6 +34,7 @@ from ..product.matrices_sm90 import RowSums
 from ..product.shared_layout_sm90 import aligned
 from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, WgradShape
+from .wgrad_rewriting_sm90 import ByteRewriter, Making
 
 TAPS = 3  # of a side of the filter
 GROUP = 8  # positions that lie in one row
@@ -85,8 +87,37 @@ class PixelTile:
         return aligned(self.gradient_bytes)
 
     @property
-    def slot_bytes(self) -> int:
+    def widened(self) -> list[Making]:
+        """How what comes as bytes is widened: dY, then X, whose bytes lie behind both tiles."""
+        ends = (
+            (self.shape.dy, self.gradient_bytes, 0),
+            (self.shape.x, self.image_bytes, self.image_offset),
+        )
+        place, found = self._tile_bytes, list[Making]()
+        for tensor, bytes_, target in ends:
+            if tensor.type.is_fp8:
+                how = WidenedRows(bytes_ // wgmma.ROW_BYTES, tensor.type.name)
+                found.append(Making(how, place, target))
+                place += aligned(how.rows * SOURCE_BYTES)
+        return found
+
+    @property
+    def _tile_bytes(self) -> int:
         return self.image_offset + aligned(self.image_bytes)
+
+    def loads(self) -> list[tuple[int, int]]:
+        """(offset in a slot, bytes) of what comes of dY and of X."""
+        sources = {making.target: making.source for making in self.widened}
+        ends = ((self.gradient_bytes, 0), (self.image_bytes, self.image_offset))
+        return [
+            (sources[offset], bytes_ // 2) if offset in sources else (offset, bytes_)
+            for bytes_, offset in ends
+        ]
+
+    @property
+    def slot_bytes(self) -> int:
+        bytes_ = (aligned(making.how.rows * SOURCE_BYTES) for making in self.widened)
+        return self._tile_bytes + sum(bytes_)
 
     @property
     def across(self) -> Expr:
@@ -182,7 +213,7 @@ class PixelLoop:
     """The main loop over the tiles of a part, whose pixels are positions of k.
 
     pixels: the ring of slots.  part_of, group_of: of a batch's coordinates.  steps: tiles of a
-    part.  row_sums: of dY; None: nobody needs them.
+    part.  row_sums: of dY; None: nobody needs them.  rewriter: of what comes as bytes.
     """
 
     kernel: Kernel
@@ -194,6 +225,7 @@ class PixelLoop:
     group_of: Any
     steps: Expr
     row_sums: RowSums | None = None
+    rewriter: ByteRewriter | None = None
 
     def start(self) -> Cursor:
         """The place in the ring."""
@@ -219,15 +251,21 @@ class PixelLoop:
         def end(i: Any, here: Cursor) -> Cursor:
             image, row, column = self._corner(first + i)
             self.pixels.wait_empty(here)
-            barrier, slot = self.pixels.full_barrier(here), self.pixels.slot(here)
-            mbarrier.expect(barrier, tile.gradient_bytes + tile.image_bytes)
+            barrier, slot = self._loads_barrier(here), self.pixels.slot(here)
+            (dy_offset, dy_bytes), (x_offset, x_bytes) = tile.loads()
+            mbarrier.expect(barrier, dy_bytes + x_bytes)
             gradient, x = self.operands
-            gradient.start(0, slot, [image, filters, row, column], barrier)
+            dy_place = smem.byte_pointer(slot, dy_offset) if dy_offset else slot
+            gradient.start(0, dy_place, [image, filters, row, column], barrier)
             there = tile.x_place(image, channel, row, column)
-            x.start(0, smem.byte_pointer(slot, tile.image_offset), there, barrier)
+            x.start(0, smem.byte_pointer(slot, x_offset), there, barrier)
             return here.next(self.pixels.stages)
 
         return end
+
+    def _loads_barrier(self, here: Cursor) -> Any:
+        """The barrier that a slot's loads arrive at."""
+        return self.rewriter.barrier(here) if self.rewriter else self.pixels.full_barrier(here)
 
     def _corner(self, number: Any) -> tuple[Any, Any, Any]:
         """(image, row, column of dY) where a tile begins, counted through all images."""

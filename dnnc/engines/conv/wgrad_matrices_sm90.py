@@ -12,7 +12,7 @@ batch is a part of the pixels and a group of channels.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.hopper.turned_bytes import PANEL, TurnedPanels
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -49,6 +50,7 @@ from .wgrad import (
     tap_places,
 )
 from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
+from .wgrad_rewriting_sm90 import ByteRewriter, Making
 from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
 
 
@@ -76,8 +78,8 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
-        GradientOperand(kernel, shape, gradient, tiling.block.rows, cluster, steps),
-        ImageOperand(kernel, shape, image, tiling.block.columns, cluster, steps),
+        GradientOperand(kernel, shape, gradient, tiling.row, tiling.block.rows, cluster, steps),
+        ImageOperand(kernel, shape, image, tiling.row, tiling.block.columns, cluster, steps),
     ]
     return Matrices(
         [call],
@@ -86,8 +88,18 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         (Expr.of(shape.k_group), Expr.of(shape.columns)),
         steps,
         FilterSpace(shape, parts, adds=region.adds),
+        rewriter=_turner(operands) if tiling.rewriting else None,
         row_sums=losses,
     )
+
+
+def _turner(operands: Sequence[PanelOperand]) -> ByteRewriter:
+    """The warps that turn operands of bytes."""
+    makings = [
+        Making(TurnedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan["offset"])
+        for o in operands
+    ]
+    return ByteRewriter(operands, makings)
 
 
 def _halo_matrices(
@@ -98,14 +110,15 @@ def _halo_matrices(
     steps = ceildiv(tile.tiles, parts)
     is_stem = isinstance(tile, WgradStem)
     columns = tile.tile_columns if is_stem else shape.columns
-    loop = WgradStemLoop if is_stem else WgradHaloLoop
+    loop, operands = WgradStemLoop if is_stem else WgradHaloLoop, tile.operands(kernel)
+    rewriter = ByteRewriter(operands, tile.widened) if tile.widened else None
     losses = None
     if shape.sums_loss:
         sums, positions = loss_sums_of(shape, parts, 1), tile.rows * tile.columns
         losses = LossSums(kernel, shape, sums, Cluster(1, 1, 1), CHUNK, 0, positions)
     return Matrices(
         [call],
-        tile.operands(kernel),
+        operands,
         _loops(shape, parts),
         (Expr.of(shape.k_group), Expr.of(columns)),
         steps,
@@ -113,8 +126,9 @@ def _halo_matrices(
         if is_stem
         else FilterSpace(shape, parts, shape.is_turned, adds),
         lambda operands, _, pixels: loop(
-            kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps, losses
+            kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps, losses, rewriter
         ),
+        rewriter,
     )
 
 
@@ -136,12 +150,14 @@ def _loops(shape: WgradShape, parts: int) -> Loops:
 class PanelOperand:
     """A tile of a stage whose panels of 64 rows come by a copy each.
 
-    plan: as of `StagedOperand`.  tile_rows: of the block's tile.  steps: stages of a part.
+    plan: as of `StagedOperand`; raw_offsets: where bytes come, of which the tile is made.
+    tile_rows: of the block's tile.  steps: stages of a part.
     """
 
     kernel: Kernel
     shape: WgradShape
     plan: Mapping[str, Any]
+    row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
     steps: Expr
@@ -151,11 +167,18 @@ class PanelOperand:
 
     def __post_init__(self) -> None:
         self.is_rows, self.is_a = bool(self.plan["is_rows"]), bool(self.plan["is_a"])
-        self.panels = wgmma.Panels(self.tile_rows, 2, is_k_major=False)
+        self.panels = self._panels()
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.bytes = self.panels.bytes
+        (self.loaded_offset,) = self.plan.get("raw_offsets", [self.plan["offset"]])
         self.box = self._box()
         self.map = self.kernel.tensor_map(self.box.recipe)
+
+    def _panels(self) -> wgmma.Panels:
+        """Of 16 bits they lie with their rows contiguous, as they come; turned, with the pixels."""
+        if self.row.takes_mn_major:
+            return wgmma.Panels(self.tile_rows, self.row.element_bytes, is_k_major=False)
+        return wgmma.Panels(self.tile_rows, self.row.element_bytes, row_bytes=CHUNK)
 
     @property
     def maps(self) -> list[Any]:
@@ -169,10 +192,10 @@ class PanelOperand:
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
         before = part_of(batch) * self.kernel.size(self.steps * self.panels.k)
         there = self._pixel(before + first_k)
-        target = smem.byte_pointer(stage, self.plan["offset"])
+        target = smem.byte_pointer(stage, self.loaded_offset)
         for panel in range(0, self.share_rows, CHUNK):
             moved = share * self.share_rows + panel
-            place = smem.byte_pointer(target, moved * wgmma.ROW_BYTES)
+            place = smem.byte_pointer(target, moved * self.panels.k_bytes)
             self._copy(place, batch, first + moved, there, barrier, to_ranks)
 
     def _box(self) -> Any:

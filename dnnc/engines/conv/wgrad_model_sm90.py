@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, log2
 
+from ...codegen.hopper import wgmma
 from ...target import Target
 from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
-from ..product.tile_parts_sm90 import consumers_of
+from ..product.tile_parts_sm90 import BlockTile, consumers_of
 from .wgrad_sums import added_seconds, sum_seconds
 
 _FILL_SECONDS = 0.3e-6  # of a block, the launch with it
@@ -25,6 +26,7 @@ _MORE_COLUMNS = 11  # that an instruction takes beside its own
 _LONE_SHARE = 1.5  # of the time of products, where one warpgroup has a tile
 _LATENCY_SECONDS = 1.65e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 106e9  # bytes a second that an SM's TMA brings
+_SHARED_RATE = 170e9  # bytes a second of an SM's shared memory
 _MULTICAST_SHARE = 0.57  # of a tile's time to load, that blocks which share it divide
 _ROW_BYTES = 128
 _EPILOGUE_RATE = 109e9  # elements a second of an SM
@@ -57,7 +59,7 @@ class WgradTile:
     whether sums go through it.  splits: blocks of a cluster that share a part.  residents:
     clusters that run together.  pixels: of pixels that come once for all taps, rows of
     memory that are loaded for 64 pixels of dY, and columns that products take the time of; None:
-    they come by im2col.  adds: parts are added to one place.
+    they come by im2col.  adds: parts are added to one place.  turns: blocks turn operands of fp8.
     """
 
     tile: tuple[int, int]
@@ -72,6 +74,7 @@ class WgradTile:
     target: Target
     pixels: tuple[float, float] | None = None
     adds: bool = False
+    turns: bool = False
 
     def predict(self, work: WgradWork) -> Prediction:
         """Seconds, and what they are bound by."""
@@ -103,8 +106,19 @@ class WgradTile:
         multiply = 2 * rows * (columns + _MORE_COLUMNS) * 64 / rate
         if consumers_of(*self.tile) == 1:
             multiply *= _LONE_SHARE
+        if self.turns:
+            multiply, loaded = max(multiply, self._turn_seconds()), loaded / 2
         step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
         return step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
+
+    def _turn_seconds(self) -> float:
+        """Seconds of a step's traffic in shared memory: bytes come, are read, written turned, and
+        read by each warpgroup that multiplies."""
+        rows, columns = self.tile
+        consumers = consumers_of(rows, columns)
+        block = BlockTile(rows, columns, False, consumers)
+        products = consumers * block.blocks_of_rows * (wgmma.M + block.part[1])
+        return (3 * (rows + columns) + products) * 64 / _SHARED_RATE
 
     def _after_seconds(self) -> float:
         """Seconds of what follows a tile's products."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ... import dtypes
 from ...codegen.hopper import tma, wgmma
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
@@ -20,16 +21,21 @@ from ..product.facts_sm90 import (
     epilogue_loads,
     instruction_of_types,
 )
+from ..product.operands_sm90 import OperandFacts, Raw
 from ..product.pattern import is_heavy
 from ..product.region_sm90 import product_calls
-from ..product.shared_layout_sm90 import SharedLayout
+from ..product.shared_layout_sm90 import SharedLayout, rewriting_bytes
 from ..product.tile_parts_sm90 import BlockTile, EpilogueTiles, PixelRing, PixelTiles, TileGrid
 from ..product.tile_sm90 import Tiling
 from ..product.tiling_sm90 import tiling_of
+from ..views.relaid import lone_cast
+from .facts_sm90 import REWRITTEN
 from .wgrad import (
+    CHUNK,
     WgradShape,
     adds_parts,
     loss_sum_of,
+    makes_operands,
     shape_of,
     shape_of_call,
     side_by_side,
@@ -42,6 +48,7 @@ from .wgrad_sums import first_region, sums_of
 
 _SUM_BYTES = 4
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
+_MOST_TURNED_SUMS = 384  # beside which nothing is computed
 _PAIR = 2  # neighbouring channels that the epilogue works on together
 
 
@@ -52,9 +59,25 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
 
 
 def hopper_shape(fusion: Fusion) -> WgradShape:
-    """The gradient with groups side by side."""
-    shape = side_by_side(shape_of(wgrad_of(fusion)))
+    """The gradient with groups side by side; x, dy: as they are loaded."""
+    op = wgrad_of(fusion)
+    casts = (lone_cast(fusion, op, tensor) for tensor in (op.x, op.dy))
+    x, dy = (cast.x if cast else t for cast, t in zip(casts, (op.x, op.dy), strict=True))
+    shape = side_by_side(replace(shape_of(op), x=x, dy=dy))
     return replace(shape, sums_loss=loss_sum_of(fusion) is not None)
+
+
+def turns_operands(knobs: Knobs) -> bool:
+    """Whether products are of fp8, whose operands blocks turn."""
+    return makes_operands(knobs) and not knobs["TILE_ROWS"]
+
+
+def row_of(shape: WgradShape, *, turns: bool) -> wgmma.Instruction:
+    """The instruction; turns: see `turns_operands`.  Else fp8 becomes f16."""
+    types = [t.type for t in (shape.dy, shape.x)]
+    if not turns:
+        types = [dtypes.f16 if type_.is_fp8 else type_ for type_ in types]
+    return instruction_of_types(*types)
 
 
 def parts_of(knobs: Knobs) -> int:
@@ -69,12 +92,19 @@ def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
     return parts_of(knobs) > 1 or is_needed or knobs["TILE_ROWS"] > 0
 
 
+def facts_of_knobs(fusion: Fusion, knobs: Knobs) -> ProductFacts:
+    """The facts of a fusion with a choice of knobs."""
+    shape = hopper_shape(fusion)
+    adds, turns = adds_parts(knobs), turns_operands(knobs)
+    return facts_of(fusion, has_sums(shape, knobs), adds, turns)
+
+
 @remembered
-def facts_of(fusion: Fusion, has_sums: bool, adds: bool) -> ProductFacts:
+def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
-    to be added to others."""
-    op = wgrad_of(fusion)
-    shape, row = hopper_shape(fusion), instruction_of_types(op.dy.type, op.x.type)
+    to be added to others.  turns: see `turns_operands`."""
+    shape = hopper_shape(fusion)
+    row = row_of(shape, turns=turns)
     moved = [t for t in fusion.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
     loads = [t for t in epilogue_loads(fusion) if moves_by_tma(shape, t)]
@@ -88,14 +118,30 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool) -> ProductFacts:
     return ProductFacts(
         row=row,
         products=1,
-        promotes=False,
+        promotes=turns,
         splits=max(SPLITS),
-        operands=OperandsFacts(((True, True),), (_NO_FRAGMENTS, _NO_FRAGMENTS)),
+        operands=_operands_of(fusion, shape, turns=turns),
         epilogue=(epilogue, epilogue),
         results=ResultFacts(
             swaps=(0,), is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops)
         ),
+        **({"row_bytes": CHUNK, "most_sums": _MOST_TURNED_SUMS} if turns else {}),
     )
+
+
+def _operands_of(fusion: Fusion, shape: WgradShape, *, turns: bool) -> OperandsFacts:
+    """The facts of dY and X; of bytes, they are turned beside where they come."""
+    plain = OperandsFacts(((True, True),), (_NO_FRAGMENTS, _NO_FRAGMENTS))
+    if not turns:
+        return plain
+    operands = tuple(
+        OperandFacts(
+            is_a, REWRITTEN, row_bytes=CHUNK, beside=(CHUNK,),
+            raws=(Raw(fusion.inputs.index(tensor), tensor.type.bits),),
+        )
+        for is_a, tensor in ((True, shape.dy), (False, shape.x))
+    )  # fmt: skip
+    return replace(plain, distinct=operands, rewrites=True)
 
 
 def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
@@ -113,10 +159,9 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
 def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
     """The tiling of a fusion as knobs lay it; knobs: of the main loop, see `main_loop_knobs`."""
     shape = hopper_shape(fusion)
-    facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
     if knobs["TILE_ROWS"]:
-        return _pixel_tiling(facts.row, knobs, pixel_tile(shape, *halo_of(knobs)))
-    return tiling_of(facts, Choice.of(knobs))
+        return _pixel_tiling(row_of(shape, turns=False), knobs, pixel_tile(shape, *halo_of(knobs)))
+    return tiling_of(facts_of_knobs(fusion, knobs), Choice.of(knobs))
 
 
 def halo_of(knobs: Knobs) -> tuple[int, int]:
@@ -165,6 +210,7 @@ def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tili
         stages=1,
         operands=(place, {**place, "is_a": False, "is_rows": False}),
         pixels=PixelTiles(ring=_ring_of(tile, knobs["STAGES"])),
+        rewriting=_rewriting_bytes(tile, knobs["STAGES"]),
     )
 
 
@@ -176,10 +222,15 @@ def _ring_of(tile: PixelTile, slots: int) -> PixelRing:
     return PixelRing(slots, tile.slot_bytes, tile.rows, tile.columns)
 
 
+def _rewriting_bytes(tile: PixelTile, slots: int) -> int:
+    return rewriting_bytes(slots, 0) if tile.widened else 0
+
+
 def pixel_smem_bytes(tile: PixelTile, slots: int) -> int:
     """Bytes of shared memory of such a tiling."""
     pixels = PixelTiles(ring=_ring_of(tile, slots))
     epilogue = EpilogueTiles(outputs=("direct",))
     return SharedLayout(
-        _block_of(tile), TileGrid(), epilogue, pixels, stages=1, stage_bytes=0
-    ).bytes
+        _block_of(tile), TileGrid(), epilogue, pixels, stages=1, stage_bytes=0,
+        rewriting=_rewriting_bytes(tile, slots),
+    ).bytes  # fmt: skip

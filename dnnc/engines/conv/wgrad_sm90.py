@@ -33,7 +33,7 @@ from ..product.launch_sm90 import emit_product
 from ..product.matmul_sm90 import RATE_OF
 from ..product.matrices_sm90 import Matrices
 from ..product.pattern import knob_reason
-from ..product.region_sm90 import instruction_of
+from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.operand_types import takes_other_type
@@ -41,6 +41,7 @@ from ..views.relaid import RelaidFusion
 from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums
 from .wgrad import (
     CHUNK,
+    MAKING,
     PATTERN_WITH_SUM,
     REDUCTION,
     SUPPORT_AFTER,
@@ -50,6 +51,7 @@ from .wgrad import (
     cast_operands,
     filter_fusion,
     loss_sum_reasons,
+    makes_operands,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
@@ -75,12 +77,15 @@ from .wgrad_matrices_sm90 import pixel_tile, steps_of, wgrad_matrices
 from .wgrad_model_sm90 import WgradTile, WgradWork
 from .wgrad_region_sm90 import (
     facts_of,
+    facts_of_knobs,
     first_sum_of,
     halo_of,
     has_sums,
     hopper_shape,
     main_loop_knobs,
     parts_of,
+    row_of,
+    turns_operands,
     wgrad_first_region,
     wgrad_sums_of,
     wgrad_tiling_of,
@@ -148,6 +153,7 @@ class ConvWgradSm90Engine(Engine):
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
         Knob("SPLIT_K_BUF", PARTS, "parts of the pixels, whose sums a second kernel adds up"),
         REDUCTION,
+        MAKING,
         Knob(
             "TILE_ROWS",
             (0, *ROWS),
@@ -171,7 +177,7 @@ class ConvWgradSm90Engine(Engine):
             parts_of(knobs),
             main_loop_knobs(knobs),
         )
-        if reasons := reduction_reasons(knobs, fusion):
+        if reasons := reduction_reasons(knobs, fusion) or _making_reasons(knobs, fusion):
             return reasons
         if knobs["TILE_ROWS"]:
             return pixel_reasons(knobs, shape, target)
@@ -183,20 +189,38 @@ class ConvWgradSm90Engine(Engine):
             return (knob_reason(what, f"up to {least}"),)
         if reasons := _spill_reasons(knobs):
             return reasons
-        facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
-        return illegal_reasons(Choice.of(knobs), facts, target)
+        return illegal_reasons(Choice.of(knobs), facts_of_knobs(fusion, knobs), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         fusion = cast_operands(fusion, _TYPES)
-        with_rows = relaid_fusion(fusion, has_rows=True).fusion
-        fusion = relaid_fusion(fusion, has_rows=False).fusion
+        return [
+            {**knobs, MAKING.name: making}
+            for making in MAKING.values
+            for knobs in (
+                *self._halo_candidates(fusion, target, making),
+                *self._tap_candidates(fusion, target, making),
+            )
+        ]
+
+    def _halo_candidates(self, fusion: Fusion, target: Target, making: int) -> Sequence[Knobs]:
+        """Where pixels come once for all taps."""
+        relaid = relaid_fusion(fusion, has_rows=True, makes=making == 1).fusion
+        if _making_reasons({MAKING.name: making, "TILE_ROWS": 1}, relaid):
+            return []
+        return pixel_candidates(hopper_shape(relaid), _work(relaid), target)
+
+    def _tap_candidates(self, fusion: Fusion, target: Target, making: int) -> Sequence[Knobs]:
+        """Where each tap has pixels of its own."""
+        fusion, turns = relaid_fusion(fusion, has_rows=False, makes=making == 1).fusion, making == 1
+        if _making_reasons({MAKING.name: making, "TILE_ROWS": 0}, fusion):
+            return []
         shape, names = hopper_shape(fusion), {knob.name for knob in self.all_knobs}
-        work = _work(fusion)
-        found = pixel_candidates(hopper_shape(with_rows), work, target)
+        work, found = _work(fusion), list[Knobs]()
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            for knobs in legal_choices(facts_of(fusion, parts_apart, False), target, 0, _TILES):
+            facts = facts_of(fusion, parts_apart, False, turns)
+            for knobs in legal_choices(facts, target, 0, _TILES):
                 own = {name: value for name, value in knobs.items() if name in names}
                 found += [
                     made
@@ -212,8 +236,7 @@ class ConvWgradSm90Engine(Engine):
         copies = _relaid(fusion, knobs)
         fusion = copies.fusion
         shape, knobs = hopper_shape(fusion), main_loop_knobs(knobs)
-        facts = facts_of(fusion, has_sums(shape, knobs), adds_parts(knobs))
-        work = _work(fusion)
+        facts, work = facts_of_knobs(fusion, knobs), _work(fusion)
         if knobs["TILE_ROWS"]:
             work = pixel_sizes(work, pixel_tile(shape, *halo_of(knobs)))
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
@@ -230,6 +253,7 @@ class ConvWgradSm90Engine(Engine):
             target,
             pixel_work(knobs, shape),
             adds_parts(knobs),
+            turns_operands(knobs),
         ).predict(work)
         more = copies.seconds(target)
         return replace(found, seconds=found.seconds + more) if more else found
@@ -255,13 +279,14 @@ class ConvWgradSm90Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        copies = relaid_region(region, has_rows=_has_rows(knobs))
+        copies = relaid_region(region, has_rows=_has_rows(knobs), makes=makes_operands(knobs))
         copies.emit(output, lambda: _emit(copies.region, knobs, tile, output))
 
 
 def _relaid(fusion: Fusion, knobs: Knobs) -> RelaidFusion:
     """The fusion as a choice of knobs reads it."""
-    return relaid_fusion(cast_operands(fusion, _TYPES), has_rows=_has_rows(knobs))
+    cast = cast_operands(fusion, _TYPES)
+    return relaid_fusion(cast, has_rows=_has_rows(knobs), makes=makes_operands(knobs))
 
 
 def _has_rows(knobs: Knobs) -> bool:
@@ -269,8 +294,9 @@ def _has_rows(knobs: Knobs) -> bool:
 
 
 def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-    tiling, parts = Tiling.of(tile, instruction_of(region, swaps=True)), parts_of(knobs)
-    (call,) = [op for op in region.operations if op.name == "func.call"]
+    (call,) = product_calls(region)
+    row = row_of(shape_of_call(region, call), turns=turns_operands(main_loop_knobs(knobs)))
+    tiling, parts = Tiling.of(tile, row), parts_of(knobs)
 
     def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         return wgrad_matrices(kernel, region, tiling, parts)
@@ -297,17 +323,31 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
 
 @remembered_at_sizes
 def _work(fusion: Fusion) -> WgradWork:
-    op = wgrad_of(fusion)
     shape = hopper_shape(fusion)
-    others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
+    others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not shape.x}
     return WgradWork(
         shape.k_group,
         shape.columns,
         -(-typical(shape.pixels) // CHUNK),
         shape.groups,
-        bytes_of(others) + round(bytes_of([op.x]) * shape.read_share),
+        bytes_of(others) + round(bytes_of([shape.x]) * shape.read_share),
         shape.k_group * shape.groups * shape.c_group * shape.taps,
     )
+
+
+def _making_reasons(knobs: Knobs, fusion: Fusion) -> list[Reason]:
+    """Why blocks can't make operands of the bytes of a relaid fusion."""
+    if not makes_operands(knobs):
+        return []
+    shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
+    types = [t.type for t in (shape.x, shape.dy)]
+    is_of_bytes = any if knobs["TILE_ROWS"] else all
+    if not is_of_bytes(type_.is_fp8 for type_ in types):
+        what = f"{made} of X {types[0]}, DY {types[1]}"
+        return [knob_reason(what, f"both of fp8, or one with TILE_ROWS; {MAKING.name}=0")]
+    if shape.sums_loss:
+        return [knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0")]
+    return [] if knobs["TILE_ROWS"] else _load_reasons(fusion)
 
 
 def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
@@ -320,10 +360,10 @@ def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
 
 def _load_reasons(fusion: Fusion) -> list[Reason]:
     """Why TMA can't bring an operand that is channels last."""
-    op, shape = wgrad_of(fusion), hopper_shape(fusion)
+    shape = hopper_shape(fusion)
     what = im2col.refusal(shape.x, shape.windows) or tma.refusal(shape.dy, (1,))
     per_group = (shape.c_group, shape.k_group)
-    step = 8 * tma.ALIGNMENT // op.x.type.bits
+    step = 8 * tma.ALIGNMENT // min(shape.x.type.bits, shape.dy.type.bits)
     if what is None and shape.groups > 1 and any(n % step for n in per_group):
         what = f"groups of {shape.c_group} and {shape.k_group} channels"
     if what is None:

@@ -37,7 +37,7 @@ from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
 from ..surface import MEMSET_SECONDS
 from .loss_sums_sm90 import LossTotals
-from .wgrad import PITCH, WgradShape
+from .wgrad import PITCH, WgradShape, loaded_values
 
 _UID = 1 << 61  # that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
@@ -78,7 +78,8 @@ def first_region(
     elif rest[0].constant == 1:  # channels that groups side by side have more of
         rest[0] = Expr.of(PITCH)
     sums = replace(sums, dims=(k * places_of(parts, adds=adds), *rest))
-    arguments = {v: t for v, t in region.arguments.items() if v in list(call.operands)}
+    loaded = loaded_values(region, call)
+    arguments = {v: t for v, t in region.arguments.items() if v in loaded}
     return replace(region, arguments=arguments, outputs=((value, sums),), adds=adds)
 
 
@@ -98,8 +99,8 @@ def emit_sum(
     Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
     (call,) = product_calls(region)
-    operands, value = list(call.operands), call.results[0]
-    arguments = {v: t for v, t in region.arguments.items() if v not in operands}
+    loaded, value = loaded_values(region, call), call.results[0]
+    arguments = {v: t for v, t in region.arguments.items() if v not in loaded}
     region = replace(region, arguments={**arguments, value: sums})
     groups, width = iteration(region, _ACCESS_BYTES)
     loops = Loops(region.outputs[0][1].shape, tuple(map(tuple, groups)), width)

@@ -140,14 +140,16 @@ class RowSums(Protocol):
 
 
 class Rewriter(Protocol):
-    """Warps of the producer that compute an operand in shared memory: see `conv.rewriting_sm90`.
+    """Warps of the producer that compute operands in shared memory: see `conv.rewriting_sm90`.
 
-    operand: that brings raw tiles, which have barriers of their own.  maps: of its copies.
+    operands: that bring raw tiles, which have a barrier of their own.  maps: of their copies.
     arrivals: at the barrier of a slot that is rewritten.
     """
 
-    operand: Any
     arrivals: int
+
+    @property
+    def operands(self) -> Sequence[Any]: ...
 
     @property
     def maps(self) -> Sequence[Any]: ...

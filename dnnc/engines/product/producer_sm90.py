@@ -204,15 +204,17 @@ class Producer:
         pairs = {} if place.is_across is None else {"is_across": place.is_across}
         if copied:
             with ops.if_(is_issuer):
-                computed = self.rewriter.operand if self.rewriter else None
-                mbarrier.expect(barrier, sum(o.bytes for o in copied if o is not computed))
+                raws = list(self.rewriter.operands) if self.rewriter else []
+                all_bytes, raw_bytes = (sum(o.bytes for o in some) for some in (copied, raws))
+                mbarrier.expect(barrier, all_bytes - raw_bytes)
                 for operand in copied:
                     first = place.row if operand.is_rows else place.column
                     batch = place.batch_of(is_a=operand.is_a)
                     there = barrier
-                    if self.rewriter and operand is computed:
+                    if self.rewriter and any(operand is raw for raw in raws):
                         there = self.rewriter.barrier(cursor)
-                        mbarrier.expect(there, operand.bytes)
+                        if operand is raws[0]:
+                            mbarrier.expect(there, raw_bytes)
                     operand.load(stage, batch, first, first_k, there, self.rank, **pairs)
         for operand in filled:
             raw_slot = None if operand.raw is None or raw is None else self.raw_ring.slot(raw)

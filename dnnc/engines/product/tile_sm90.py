@@ -24,7 +24,7 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 # The same, where warps of the producer rewrite an operand, beside up to so many sums or more.
 _MOST_SUMS = 128
 # The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
-_REGISTERS_OF_THREE = (32, 160)
+_REGISTERS_OF_THREE = {False: (32, 160), True: (56, 152)}  # by whether operands are rewritten
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
@@ -105,11 +105,11 @@ class Tiling:
     def registers(self) -> tuple[int, int] | None:
         """Registers of a producer's and of a consumer's thread; None: as they are at launch."""
         if self.has_few_registers:
-            return _REGISTERS_OF_THREE
+            return _REGISTERS_OF_THREE[self.rewriting > 0]
         if self.block.consumers != 2:
             return None
         if self.rewriting:
-            return _REWRITING_REGISTERS[self.sums > _MOST_SUMS]
+            return _REWRITING_REGISTERS[self.sums * (1 + self.promotes) > _MOST_SUMS]
         return REGISTERS[self.block.producers, not self.is_all_async]
 
     @property

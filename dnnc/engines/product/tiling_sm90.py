@@ -105,7 +105,9 @@ def _operands(
         raw_offset += plan["raw_bytes"]
     for plan, operand in zip(found, operands, strict=True):
         if operand.raws:  # raw tiles beside the operands are behind all of them
-            plan |= _with_raws(operand, plan, offset, side=choice.tile_m)
+            made = plan["bytes"]
+            plan |= _with_raws(operand, plan, offset, sides[0 if plan["is_rows"] else 1])
+            offset += plan["bytes"] - made
     return tuple(found)
 
 

@@ -1,0 +1,91 @@
+# pyright: basic
+"""Operands of fp8 of a filter's gradient on Hopper: made in shared memory as products read them.
+
+    producer, one thread   brings bytes, [pixels][64 channels] a panel, for a barrier of their own
+    its other warps        wait for them, make the operands of them, arrive at `full`
+
+By im2col they *turn* them: products of 8 bits read both operands along k, the pixels.  With a halo,
+whose taps are pixels apart along k and not whole 16 bytes, they *widen* them to f16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import mbarrier, tma
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.rewriting import WARPS
+from ...codegen.memory import smem
+from ...codegen.state import loop
+from ...codegen.stretch import stretch
+from ...codegen.tiles.schedule import TilePlace
+from ...mlir import nvvm
+from ...target import WARP_THREADS
+from ..product.tile_loop_sm90 import Tiles
+
+
+@dataclass(frozen=True)
+class Making:
+    """How warps make one operand of a slot: `how.run`, see `hopper.turned_bytes.TurnedPanels`.
+
+    source, target: bytes from the slot's start.
+    """
+
+    how: Any
+    source: int
+    target: int
+
+
+@dataclass
+class ByteRewriter:
+    """The warps of the producer that make operands; see `product.matrices_sm90.Rewriter`.
+
+    operands: whose copies arrive at the barriers of bytes.  makings: of a slot.
+    """
+
+    operands: Sequence[Any]
+    makings: Sequence[Making]
+    ring: Pipeline = field(init=False)
+    barriers: Any = field(init=False)
+
+    arrivals = WARPS
+    maps = ()  # the operands' own, which are prefetched as any
+
+    def place(self, ring: Pipeline, memory: Any) -> None:
+        """memory: of a barrier for each slot."""
+        self.ring, self.barriers = ring, memory
+
+    def make(self) -> None:
+        """Makes the barriers, by one thread."""
+        for slot in range(self.ring.stages):
+            mbarrier.make(smem.byte_pointer(self.barriers, slot * mbarrier.BYTES), 1)
+
+    def barrier(self, cursor: Cursor) -> Any:
+        """That of a slot's bytes."""
+        return smem.byte_pointer(self.barriers, cursor.stage * mbarrier.BYTES)
+
+    @stretch("transform operand")
+    def run(self, tiles: Tiles) -> None:
+        """By WARPS warps of the producer: all but its first one."""
+        tiles.each(Cursor(), self._tile)
+
+    def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
+        thread = ops.thread_id()
+        warp, lane = thread // WARP_THREADS - 1, thread & (WARP_THREADS - 1)
+
+        @loop(place.first_step, place.end_step, state=here)
+        def end(i: Any, here: Cursor) -> Cursor:
+            slot = self.ring.address(here)
+            mbarrier.wait(self.barrier(here), here.phase)
+            for making in self.makings:
+                making.how.run(slot + making.source, slot + making.target, warp, WARPS, lane)
+            tma.show_writes()
+            nvvm.bar_warp_sync(ops.const(-1))
+            with ops.if_(lane.eq(0)):
+                mbarrier.arrive(self.ring.full_barrier(here))
+            return here.next(self.ring.stages)
+
+        return end
