@@ -4,13 +4,15 @@
     first    while a warpgroup's products read a stage of dY, its threads read it, too
     second   db = after(sums of a channel)
 
-A thread has eight channels of every sixteenth pixel, in f32.  The tiles of the first columns do
-this, so that each element of dY is added once.  Each warp leaves a number for each of its
-channels; `emit` adds them up in a fixed order, a warp for each channel.
+A thread has eight channels of every sixteenth pixel, in f32.  Warpgroups of all columns read the
+same dY: they take its stages by turns, so that each element is added once and all work as much.
+Each warp leaves a number for each of its channels; `emit` adds them up in a fixed order, a warp for
+each channel.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +38,7 @@ from ...mlir import arith
 from ...target import WARP_THREADS
 from ..product.exits import follows
 from ..product.region_sm90 import product_calls
+from ..product.tile_parts_sm90 import BlockTile
 from .wgrad import WgradShape, group_of, part_of
 
 _UID = (1 << 61) + 1  # that no tensor of a region has
@@ -44,11 +47,18 @@ _PIECES = wgmma.PANEL_ROWS // _WIDTH  # threads that have a pixel's channels of 
 _PIXELS = wgmma.WARPGROUP_THREADS // _PIECES  # that a warpgroup reads at once
 _TOGETHER = 4  # loads of a thread under way
 _WARPS = 4  # of a warpgroup
+_BATCH = 16  # numbers of a lane that are loaded together
 
 
-def loss_sums_of(shape: WgradShape, parts: int, splits: int) -> Tensor:
-    """The numbers that the warps of all blocks leave: f32 [output channels, warps]."""
-    dims = tuple(map(Expr.of, (shape.dw[0], parts * splits * _WARPS)))
+def sharers_of(columns: int, block: BlockTile) -> int:
+    """Warpgroups that multiply the same rows of dY, of a product of so many columns."""
+    return -(-columns // block.part[1])
+
+
+def loss_sums_of(shape: WgradShape, parts: int, splits: int, sharers: int) -> Tensor:
+    """The numbers that the warps of all blocks leave: f32 [output channels, warps]; sharers: see
+    `sharers_of`."""
+    dims = tuple(map(Expr.of, (shape.dw[0], parts * splits * sharers * _WARPS)))
     return Tensor(uid=_UID, dims=dims, strides=packed_strides(dims), dtype=dtypes.f32)
 
 
@@ -64,7 +74,8 @@ class LossSums:
     """The part of the first kernel.
 
     sums: see `loss_sums_of`.  rows: output channels of a warpgroup.  panel_bytes: from 64 of them
-    to the next 64 in shared memory.  pixels: of a stage.
+    to the next 64 in shared memory.  pixels: of a stage.  columns: of a warpgroup.  sharers: see
+    `sharers_of`.
     """
 
     kernel: Kernel
@@ -74,6 +85,8 @@ class LossSums:
     rows: int
     panel_bytes: int
     pixels: int
+    columns: int
+    sharers: int
 
     @property
     def _panels(self) -> range:
@@ -83,12 +96,18 @@ class LossSums:
         """The sums of a tile's beginning: eight channels of each panel."""
         return [ops.zeros(ops.vector_type(ops.f32_type(), _WIDTH)) for _ in self._panels]
 
-    def added(self, sums: Sequence[Any], place: TilePlace, address: Any) -> list[Any]:
-        """The sums with a stage's pixels, in the tiles of the first columns; address: of the
+    def added(self, sums: Sequence[Any], place: TilePlace, step: Any, address: Any) -> list[Any]:
+        """The sums with a stage's pixels, if it is this warpgroup's turn; address: of the
         warpgroup's rows, i32."""
         sums = list(sums)
-        is_first = ops.compare("eq", place.column, 0)
-        return chosen(is_first, sums, lambda: self._all_added(sums, address), lambda: sums)
+        if self.sharers == 1:
+            return self._all_added(sums, address)
+        is_own = ops.compare("eq", step % self.sharers, self._share(place))
+        return chosen(is_own, sums, lambda: self._all_added(sums, address), lambda: sums)
+
+    def _share(self, place: TilePlace) -> Any:
+        """The number of the warpgroup among the sharers; place: its own."""
+        return place.column // self.columns if self.sharers > 1 else 0
 
     @stretch("sum of rows")
     def _all_added(self, sums: Sequence[Any], address: Any) -> list[Any]:
@@ -126,8 +145,9 @@ class LossSums:
         return own
 
     def store(self, sums: Sequence[Any], place: TilePlace) -> None:
-        """Stores the sums of a tile's warps; place: of the warpgroup."""
-        with ops.if_(ops.compare("eq", place.column, 0)):
+        """Stores the sums of a tile's warps; place: of the warpgroup, whose columns may be past
+        the last."""
+        with ops.if_(self._share(place) < self.sharers if self.sharers > 1 else None):
             for number, own in enumerate(sums):
                 self._store(own, place, place.row + number * wgmma.PANEL_ROWS)
 
@@ -137,7 +157,7 @@ class LossSums:
         own = reduce.across_lanes(own, WARP_THREADS // _PIECES, _add, step=_PIECES)
         slice_ = self.cluster.slice(self.cluster.rank())
         part = part_of(place.batch) * self.cluster.slices
-        part = (part + slice_) * _WARPS + warp
+        part = ((part + slice_) * self.sharers + self._share(place)) * _WARPS + warp
         row = first_row + lane * _WIDTH
         channel = group_of(place.batch) * shape.k_group + row
         count = self.sums.shape[1].constant or 0
@@ -195,12 +215,25 @@ class LossTotals:
         pointer = kernel.pointer(self.sums, is_exclusive=False)
         element = ops.f32_type()
 
-        def load(i: Any) -> list[Any]:
-            place = channel * count + i
-            return [ops.load(ops.gep(pointer, place, element), element, 4)]
+        def batch(first: Any, rounds: int) -> Any:
+            """The sum of a lane's numbers of some rounds of the warp, loaded together."""
+            places = [first + (lane + i * WARP_THREADS) for i in range(rounds)]
+            rows = [channel * count + ops.minimum(place, count - 1) for place in places]
+            loaded = [ops.load(ops.gep(pointer, row, element), element, 4) for row in rows]
+            pairs = zip(places, loaded, strict=True)
+            found = [ops.select(place < count, value, zero) for place, value in pairs]
+            return functools.reduce(_add, found)
 
-        start = [ops.zeros(element)]
-        (total,) = reduce.accumulate([_add], start, load, lane, ops.const(count), WARP_THREADS)
+        zero, rounds = ops.zeros(element), -(-count // WARP_THREADS)
+        whole = rounds // _BATCH * _BATCH
+
+        total = batch(whole * WARP_THREADS, rounds - whole) if whole < rounds else zero
+        if whole:
+
+            @loop(0, whole * WARP_THREADS, _BATCH * WARP_THREADS, state=total)
+            def total(i: Any, now: Any) -> Any:
+                return now + batch(i, _BATCH)
+
         total = reduce.across_lanes(total, WARP_THREADS, _add)
         leaves = {**self.region.leaves(kernel, is_exclusive=False), self.value: reduce.Total(total)}
         walk = Walk(kernel, leaves, self.region.symbols)

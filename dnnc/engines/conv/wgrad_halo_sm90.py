@@ -293,7 +293,7 @@ class PixelLoop:
             slot = self.pixels.address(now.here)
             products = self.multiply_slot(slot, i, own, now.products)
             wgmma.commit()
-            row_sums = rows.added(now.row_sums, place, slot) if rows else []
+            row_sums = rows.added(now.row_sums, place, i, slot) if rows else []
             wgmma.wait(1)
             with ops.if_(now.previous >= 0):
                 self.pixels.release(Cursor(now.previous), lane)

@@ -33,7 +33,7 @@ from ...expr import Expr, ceildiv
 from ..product.matrices_sm90 import Batch, Matrices, WholeSpace
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
-from .loss_sums_sm90 import LossSums, loss_sums_of
+from .loss_sums_sm90 import LossSums, loss_sums_of, sharers_of
 from .pattern import pixel_matrix
 from .wgrad import (
     CHUNK,
@@ -72,9 +72,14 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         return _halo_matrices(kernel, call, shape, tiling, parts, adds=region.adds)
     losses = None
     if shape.sums_loss:
-        rows, panel = tiling.block.part[0], wgmma.Panels(tiling.block.rows, 2, is_k_major=False)
-        sums = loss_sums_of(shape, parts, tiling.grid.splits)
-        losses = LossSums(kernel, shape, sums, cluster, rows, panel.panel_bytes, panel.k)
+        block = tiling.block
+        sharers = sharers_of(shape.columns, block)
+        sums = loss_sums_of(shape, parts, tiling.grid.splits, sharers)
+        panel = wgmma.Panels(block.rows, 2, is_k_major=False)
+        losses = LossSums(
+            kernel, shape, sums, cluster, block.part[0], panel.panel_bytes, panel.k,
+            block.part[1], sharers,
+        )  # fmt: skip
     steps = steps_of(shape, parts)
     gradient, image = tiling.operands
     operands = [
@@ -114,8 +119,19 @@ def _halo_matrices(
     rewriter = ByteRewriter(operands, tile.widened) if tile.widened else None
     losses = None
     if shape.sums_loss:
-        sums, positions = loss_sums_of(shape, parts, 1), tile.rows * tile.columns
-        losses = LossSums(kernel, shape, sums, Cluster(1, 1, 1), CHUNK, 0, positions)
+        sharers, positions = sharers_of(columns, tiling.block), tile.rows * tile.columns
+        sums = loss_sums_of(shape, parts, 1, sharers)
+        losses = LossSums(
+            kernel,
+            shape,
+            sums,
+            Cluster(1, 1, 1),
+            CHUNK,
+            0,
+            positions,
+            tiling.block.part[1],
+            sharers,
+        )
     return Matrices(
         [call],
         operands,

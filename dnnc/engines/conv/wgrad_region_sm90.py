@@ -34,6 +34,7 @@ from .wgrad import (
     CHUNK,
     WgradShape,
     adds_parts,
+    filter_fusion,
     loss_sum_of,
     makes_operands,
     shape_of,
@@ -86,10 +87,9 @@ def parts_of(knobs: Knobs) -> int:
 
 
 def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
-    """Whether sums go through the workspace: of parts; where some columns are no elements; where
-    three warpgroups leave no registers for what follows; and where those of dY do."""
-    is_needed = not shape.is_whole or shape.sums_loss
-    return parts_of(knobs) > 1 or is_needed or knobs["TILE_ROWS"] > 0
+    """Whether sums go through the workspace: of parts; where some columns are no elements; and
+    where three warpgroups leave no registers for what follows."""
+    return parts_of(knobs) > 1 or not shape.is_whole or knobs["TILE_ROWS"] > 0
 
 
 def facts_of_knobs(fusion: Fusion, knobs: Knobs) -> ProductFacts:
@@ -105,11 +105,12 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
     to be added to others.  turns: see `turns_operands`."""
     shape = hopper_shape(fusion)
     row = row_of(shape, turns=turns)
-    moved = [t for t in fusion.outputs if moves_by_tma(shape, t)]
+    own = filter_fusion(fusion)
+    moved = [t for t in own.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
-    loads = [t for t in epilogue_loads(fusion) if moves_by_tma(shape, t)]
+    loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t)]
     loaded = tuple(t.type.bits // 8 for t in loads)
-    paths = tuple("tma" if t in moved else "direct" for t in fusion.outputs)
+    paths = tuple("tma" if t in moved else "direct" for t in own.outputs)
     epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)
     if has_sums:
         epilogue = EpilogueFacts(("tma",), staged=(_SUM_BYTES,))

@@ -38,7 +38,7 @@ from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
 from ..views.operand_types import takes_other_type
 from ..views.relaid import RelaidFusion
-from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums
+from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums, sharers_of
 from .wgrad import (
     CHUNK,
     MAKING,
@@ -49,6 +49,7 @@ from .wgrad import (
     adds_parts,
     anchor_reasons,
     cast_operands,
+    channel_pitch,
     filter_fusion,
     loss_sum_reasons,
     makes_operands,
@@ -90,7 +91,7 @@ from .wgrad_region_sm90 import (
     wgrad_sums_of,
     wgrad_tiling_of,
 )
-from .wgrad_sums import emit_sum, place_sums, places_of
+from .wgrad_sums import emit_losses, emit_sum, place_sums, places_of, sum_seconds
 
 _TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
 _TILES = (
@@ -256,6 +257,8 @@ class ConvWgradSm90Engine(Engine):
             turns_operands(knobs),
         ).predict(work)
         more = copies.seconds(target)
+        if shape.sums_loss and not has_sums(shape, knobs):
+            more += sum_seconds(0, target)
         return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -304,17 +307,20 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     def kernel(region: Region) -> None:
         emit_product(region, tiling, output, matrices)
 
-    shape = side_by_side(shape_of_call(region, call))
+    shape, losses = side_by_side(shape_of_call(region, call)), None
+    if shape.sums_loss:
+        is_stem = channel_pitch(shape) and tiling.pixels.ring.slots
+        sharers = sharers_of(tiling.block.columns if is_stem else shape.columns, tiling.block)
+        region, losses = apart(region, loss_sums_of(shape, parts, tiling.grid.splits, sharers))
+        place_loss_sums(output, losses.sums)
     if not has_sums(shape, knobs):
         kernel(region)
+        if losses:
+            emit_losses(losses, output)
         return
-    sums, adds, losses = wgrad_sums_of(region, knobs), adds_parts(knobs), None
+    sums, adds = wgrad_sums_of(region, knobs), adds_parts(knobs)
     place_sums(output, sums, parts, adds=adds)
-    first = wgrad_first_region(region, knobs)
-    if shape.sums_loss:
-        region, losses = apart(region, loss_sums_of(shape, parts, tiling.grid.splits))
-        place_loss_sums(output, losses.sums)
-    kernel(first)
+    kernel(wgrad_first_region(region, knobs))
     emit_sum(
         region, sums, places_of(parts, adds=adds), output,
         first=first_sum_of(region, knobs), shape=shape, losses=losses,

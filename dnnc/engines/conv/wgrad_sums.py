@@ -126,6 +126,15 @@ def emit_sum(
     output.launch(kernel, grid, programmatic=is_early)
 
 
+def emit_losses(losses: LossTotals, output: Output) -> None:
+    """Adds a second kernel that adds up sums of dY alone."""
+    is_early = output.target.capability >= _FIRST_EARLY
+    kernel = output.kernel("sum", _THREADS)
+    with kernel.body():
+        _emit_losses(kernel, losses, 0, is_early=is_early)
+    output.launch(kernel, (losses.blocks(_THREADS), 1, 1), programmatic=is_early)
+
+
 def _emit_losses(kernel: Kernel, losses: LossTotals, before: Any, *, is_early: bool) -> None:
     """Emits the totals of dY.  before: blocks ahead, which have other work."""
     if is_early:

@@ -130,8 +130,9 @@ class RowSums(Protocol):
         """The sums of a tile's beginning."""
         ...
 
-    def added(self, sums: Sequence[Any], place: TilePlace, address: Any) -> list[Any]:
-        """The sums with a stage; address: of the warpgroup's rows in it."""
+    def added(self, sums: Sequence[Any], place: TilePlace, step: Any, address: Any) -> list[Any]:
+        """The sums with a stage; step: its number in the tile.  address: of the warpgroup's rows
+        in it."""
         ...
 
     def store(self, sums: Sequence[Any], place: TilePlace) -> None:

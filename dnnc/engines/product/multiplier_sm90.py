@@ -161,7 +161,7 @@ class Multiplier:
                 sums = self._multiply_stage(now.here, i + number, now.sums, k_steps=k_steps)
                 row_sums = now.row_sums
                 if rows:
-                    row_sums = rows.added(row_sums, place, self._first_rows(now.here))
+                    row_sums = rows.added(row_sums, place, i + number, self._first_rows(now.here))
                 wgmma.wait(int(number == last))
                 if number == 0:
                     with ops.if_(now.previous >= 0):
