@@ -15,8 +15,9 @@ from ..dtypes import DType
 ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f8E4M3FN": 2.0**-4, "f8E5M2": 2.0**-3}
 # Operations whose sums are over the last axis of their first operand.
 _PRODUCTS = ("matmul", "moe_grouped_matmul")
-# Those whose products of fp8 are summed in the tensor cores.
 _IN_TENSOR_CORES = (*_PRODUCTS, "conv_fprop")
+# Those whose products of fp8 are summed in the tensor cores.
+_OF_FP8 = (*_IN_TENSOR_CORES, "conv_dgrad", "conv_wgrad")
 
 
 def taken_as(op: Op, computed: set[Tensor], own: set[Tensor]) -> DType | None:
@@ -42,7 +43,7 @@ def fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
 
     Where the compute type asks for f32, that is of four of them, and the sums of those are exact.
     """
-    if op.op_name not in _IN_TENSOR_CORES or not op.operands[0].type.is_fp8:
+    if op.op_name not in _OF_FP8 or not op.operands[0].type.is_fp8:
         return 0
     steps = -(-terms_of_sums(op, sizes) // 32)
     return steps if compute_type_of(op) == dtypes.fast_float_for_fp8 else min(4, steps)

@@ -26,18 +26,20 @@ ARCHITECTURES = pytest.mark.parametrize(
 IMAGES = dnnc.Dim("N", max=1024)
 
 
-def channels_last(g, n, h, w, c):
-    return g.tensor([n, c, h, w], [h * w * c, 1, w * c, c])
+def channels_last(g, n, h, w, c, **options):
+    return g.tensor([n, c, h, w], [h * w * c, 1, w * c, c], **options)
 
 
-def filter_gradient(accumulates=False, c=128, size=28, sums=False):
-    """c: channels of the image; 1: of each of many groups.  sums: of dY, too."""
+def filter_gradient(accumulates=False, c=128, size=28, sums=False, io="HALF"):
+    """c: channels of the image; 1: of each of many groups.  sums: of dY, too.  io: type of X and
+    dY."""
 
     def build():
         g = matmul_graph(dtypes.f16)
         filters = 256 if c > 1 else 144
         image, dy = (
-            channels_last(g, IMAGES, size, size, n) for n in (c if c > 1 else 144, filters)
+            channels_last(g, IMAGES, size, size, n, data_type=dtypes.of(io))
+            for n in (c if c > 1 else 144, filters)
         )
         dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([filters, c, 3, 3])
         if accumulates:

@@ -102,13 +102,13 @@ def facts_of_knobs(fusion: Fusion, knobs: Knobs) -> ProductFacts:
 @remembered
 def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
-    to be added to others.  turns: see `turns_operands`."""
+    to be added to others.  turns: see `turns_operands`; then stages bring nothing else."""
     shape = hopper_shape(fusion)
     row = row_of(shape, turns=turns)
     own = filter_fusion(fusion)
     moved = [t for t in own.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
-    loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t)]
+    loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t) and not turns]
     loaded = tuple(t.type.bits // 8 for t in loads)
     paths = tuple("tma" if t in moved else "direct" for t in own.outputs)
     epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)

@@ -115,6 +115,8 @@ class ConvWgradSm90Engine(Engine):
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
         f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",
+        f"X and DY of fp8, each of either, without a copy ({MAKING.name}=1), or one of them where "
+        "TILE_ROWS is not 0; groups of a multiple of 16 channels",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
         f"{SUPPORT_AFTER} (without REDUCTION_MODE=1)",

@@ -124,6 +124,12 @@ FILTER_GRADIENTS = {
     "halo, parts": ((64, 576), filter_gradient(True, 64, 56), {"TILE_ROWS": 4, "SPLIT_K_BUF": 8}),
     "256x128, sums of dY": ((256, 128), filter_gradient(sums=True), {}),
     "halo, sums of dY": ((64, 576), filter_gradient(c=64, size=56, sums=True), {"TILE_ROWS": 4}),
+    "fp8, turned": ((128, 192), filter_gradient(True, io="FP8_E4M3"), {"KERNEL_CFG": 1}),
+    "fp8, widened": (
+        (64, 576),
+        filter_gradient(c=64, size=56, io="FP8_E5M2"),
+        {"TILE_ROWS": 4, "KERNEL_CFG": 1},
+    ),
 }
 
 

@@ -156,11 +156,61 @@ def test_other_types_are_cast_on_the_way_to_a_copy(types, c):
     dy = image(g, response_dims(x, w, around(1)), data_type=dy_type)
     image_ = image(g, x, data_type=x_type)
     g.conv_wgrad(image_, dy, **around(1)).set_dim(w).set_output()
-    knobs = {} if c > 3 else HALO
+    knobs = {"KERNEL_CFG": 0, **({} if c > 3 else HALO)}
     kernels = run(g, knobs=knobs).programs[0].kernels
     assert sum("_copy" in kernel.name for kernel in kernels) == (
         2 if types[0] != "f16" and c > 3 else 1
     )
+
+
+E4M3, E5M2 = "FP8_E4M3", "FP8_E5M2"
+# Types of X and DY, X, W, parameters, knobs, kernels that copy.
+MADE = {
+    "turned, parts, uneven": (
+        (E5M2, E4M3), [2, 80, 6, 9], [144, 80, 3, 1], around(1),
+        {"TILE_M": 128, "TILE_N": 192, "SPLIT_K_BUF": 2}, 0,
+    ),
+    "turned, shared by blocks": (
+        (E4M3, E4M3), [1, 64, 6, 9], [192, 64, 1, 2], around(0),
+        {"TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2}, 0,
+    ),
+    "turned, groups, two blocks share k": (
+        (E4M3, E5M2), [2, 96, 6, 7], [160, 48, 3, 1], around(1), {"SPLIT_K_SLC": 2}, 0,
+    ),
+    "widened, columns, turned filter": (
+        (E4M3, E5M2), [3, 64, 4, 16], [80, 64, 3, 3], around(1, convolution_mode="CONVOLUTION"),
+        {**HALO, "TILE_COLS": 8, "SPLIT_K_BUF": 2}, 0,
+    ),
+    "widened, groups side by side": (
+        (E5M2, E5M2), [1, 128, 3, 16], [128, 32, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1},
+        0,
+    ),
+    "X alone widened": (("i8", E5M2), [2, 64, 4, 16], [64, 64, 3, 3], around(1), HALO, 1),
+    "a first layer": (
+        (E4M3, E4M3), [2, 3, 8, 18], [48, 3, 7, 7], {"pre_padding": [3, 3], "post_padding": [2, 1],
+        "stride": [2, 2]}, HALO, 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", MADE)
+def test_blocks_make_operands_of_fp8(name):
+    """Without a launch ahead, but for what has another layout: bytes that are turned are multiplied
+    as they are, those of a halo as f16."""
+    types, x, w, parameters, knobs, copies = MADE[name]
+    g = new_graph()
+    x_type, dy_type = map(dtypes.of, types)
+    dy = image(g, response_dims(x, w, parameters), data_type=dy_type)
+    dw = g.conv_wgrad(image(g, x, data_type=x_type), dy, **parameters).set_dim(w)
+    g.add(dw, image(g, w)).set_output()
+    plan = run(g, knobs={**knobs, "KERNEL_CFG": 1})
+    kernels = [kernel.name for kernel in plan.programs[0].kernels]
+    assert sum("_copy" in name for name in kernels) == copies
+    ptx = ptx_of(plan)
+    assert (".f32.e" in ptx) == ("TILE_ROWS" not in knobs)
+    assert ("cvt.rn.f16x2.e" in ptx) == ("TILE_ROWS" in knobs)
 
 
 # ---- refusals
@@ -227,6 +277,7 @@ def test_work_before_it_in_16_bits_is_refused():
         ({"TILE_ROWS": 3}, "tiles of 3x8 pixels"),
         ({"TILE_COLS": 16}, "tiles of 2x16 pixels"),
         ({"TILE_N": 64}, "TILE_N=64 with TILE_ROWS"),
+        ({"KERNEL_CFG": 1}, "KERNEL_CFG=1 of X f16, DY f16"),
     ],
 )
 def test_tiles_with_a_halo_are_whole_images(knobs, what):
