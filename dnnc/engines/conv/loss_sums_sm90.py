@@ -231,8 +231,10 @@ class LossTotals:
         if whole:
 
             @loop(0, whole * WARP_THREADS, _BATCH * WARP_THREADS, state=total)
-            def total(i: Any, now: Any) -> Any:
+            def end(i: Any, now: Any) -> Any:
                 return now + batch(i, _BATCH)
+
+            total = end
 
         total = reduce.across_lanes(total, WARP_THREADS, _add)
         leaves = {**self.region.leaves(kernel, is_exclusive=False), self.value: reduce.Total(total)}

@@ -341,16 +341,16 @@ def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> Rel
     """
     op, shape = wgrad_of(fusion), shape_of(wgrad_of(fusion))
     ends, casts = [op.x, op.dy], list[Cast]()
-    for place, tensor in enumerate(ends):
+    for place, tensor in enumerate((op.x, op.dy)):
         is_rows = has_rows and place == 0 and channel_pitch(shape) > 0
         cast = lone_cast(fusion, op, tensor)
-        if cast is None or tensor in ends[:place]:
+        if cast is None or (place == 1 and tensor is op.x):
             continue
         if makes and not is_rows and cast.x.type.is_fp8 and tensor.type == dtypes.f16:
             ends[place] = cast.x
         else:
             casts.append(Cast(cast, _cast_twin(shape, is_rows=is_rows)))
-    return RelaidFusion.of(fusion, _rule(*ends, shape, has_rows=has_rows), *casts)
+    return RelaidFusion.of(fusion, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
 
 
 def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> RelaidRegion:
@@ -367,7 +367,7 @@ def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> Rel
             ends[place] = source
         else:
             casts.append(Cast(values[place].owner, _cast_twin(shape, is_rows=is_rows)))
-    return RelaidRegion.of(region, _rule(*ends, shape, has_rows=has_rows), *casts)
+    return RelaidRegion.of(region, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
 
 
 def _element(value: Any) -> Any:

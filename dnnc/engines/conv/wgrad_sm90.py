@@ -343,19 +343,19 @@ def _work(fusion: Fusion) -> WgradWork:
     )
 
 
-def _making_reasons(knobs: Knobs, fusion: Fusion) -> list[Reason]:
+def _making_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     """Why blocks can't make operands of the bytes of a relaid fusion."""
     if not makes_operands(knobs):
-        return []
+        return ()
     shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
     types = [t.type for t in (shape.x, shape.dy)]
     is_of_bytes = any if knobs["TILE_ROWS"] else all
     if not is_of_bytes(type_.is_fp8 for type_ in types):
         what = f"{made} of X {types[0]}, DY {types[1]}"
-        return [knob_reason(what, f"both of fp8, or one with TILE_ROWS; {MAKING.name}=0")]
+        return (knob_reason(what, f"both of fp8, or one with TILE_ROWS; {MAKING.name}=0"),)
     if shape.sums_loss:
-        return [knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0")]
-    return [] if knobs["TILE_ROWS"] else _load_reasons(fusion)
+        return (knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0"),)
+    return () if knobs["TILE_ROWS"] else tuple(_load_reasons(fusion))
 
 
 def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
