@@ -10,7 +10,7 @@ whole chunks of `CHUNK`, those past C being no elements of dW.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -19,9 +19,9 @@ from typing import Any
 from ... import dtypes
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
-from ...codegen.region import Region
+from ...codegen.region import Region, read_values
 from ...codegen.walk.index import Coordinate
-from ...codegen.walk.region_walk import inputs_of, is_reduction
+from ...codegen.walk.region_walk import is_reduction
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
@@ -36,7 +36,15 @@ from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
 from ..views.operand_types import with_casts
-from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, lone_cast, twin_at
+from ..views.relaid import (
+    Cast,
+    RelaidFusion,
+    RelaidRegion,
+    Rule,
+    generics_before,
+    lone_cast,
+    twin_at,
+)
 from .layouts import channels_last_twin
 from .pattern import pixel_matrix
 
@@ -77,7 +85,8 @@ class WgradShape:
 
     x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.  beside: groups
     of channels that are worked on as one, of whose product only some blocks are elements of dW.
-    sums_loss: whether the sums of dy over all pixels are wanted, too.
+    sums_loss: whether the sums of dy over all pixels are wanted, too.  computes: whether blocks
+    compute X, x being what they make it of.
     """
 
     x: Tensor
@@ -87,6 +96,7 @@ class WgradShape:
     is_turned: bool
     beside: int = 1
     sums_loss: bool = False
+    computes: bool = False
 
     @staticmethod
     def of(
@@ -195,6 +205,15 @@ def tap_places(shape: WgradShape, tap: Any) -> list[Any]:
     return [tap, *reversed(found)]
 
 
+def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
+    """The number of a column's tap and its channel; chunks of the taps of 64 channels follow each
+    other."""
+    chunk, inside = column // CHUNK, column % CHUNK
+    first = chunk // shape.taps
+    tap = chunk - first * shape.taps
+    return tap, first * CHUNK + inside
+
+
 def side_by_side(shape: WgradShape) -> WgradShape:
     """The gradient with as many groups as one as fill a chunk of channels, where TMA takes them."""
     (c_group, k_group), groups = (shape.c_group, shape.k_group), shape.groups
@@ -228,18 +247,30 @@ def shape_of_call(region: Region, call: Any) -> WgradShape:
         for value in loaded_values(region, call)
     )
     made = WgradShape.of(x, dy, region.dims_of(call.results[0]), parameters, mode)
-    return replace(made, sums_loss=any(map(is_reduction, region.generics())))
+    is_read, is_summed = call.operands[0] in region.arguments, map(is_reduction, region.generics())
+    return replace(made, sums_loss=any(is_summed), computes=not is_read and not x.type.is_fp8)
 
 
 def loaded_values(region: Region, call: Any) -> list[Any]:
-    """X and dY of a call of an anchor: what is in memory of each, which a cast may read; else what
-    is computed."""
+    """X and dY of a call of an anchor: of each what is in memory, or the one tensor of its dims
+    that it is made of; else what is computed."""
     found: list[Any] = []
     for value in call.operands:
-        sources = [] if value in region.arguments else inputs_of(value.owner)
-        is_read = len(sources) == 1 and sources[0] in region.arguments
-        found.append(sources[0] if is_read else value)
+        sources = [
+            read
+            for read in values_before(region, [value])
+            if region.arguments[read].shape == region.dims_of(value)
+        ]
+        found.append(sources[0] if len(sources) == 1 else value)
     return found
+
+
+def values_before(region: Region, values: Iterable[Any]) -> set[Any]:
+    """The arguments that tensors of a region are made of, up to a call; themselves, if they are."""
+    own = set(values)
+    made = [value.owner for value in own if value not in region.arguments]
+    read = {v for owner in made for op in generics_before(owner) for v in read_values(op)}
+    return {value for value in own | read if value in region.arguments}
 
 
 # ---- the support surface
@@ -346,8 +377,9 @@ def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> Rel
         cast = lone_cast(fusion, op, tensor)
         if cast is None or (place == 1 and tensor is op.x):
             continue
-        if makes and not is_rows and cast.x.type.is_fp8 and tensor.type == dtypes.f16:
-            ends[place] = cast.x
+        source = loaded_tensor(fusion, op, tensor)
+        if makes and not is_rows and _is_made(source, tensor.type):
+            ends[place] = source
         else:
             casts.append(Cast(cast, _cast_twin(shape, is_rows=is_rows)))
     return RelaidFusion.of(fusion, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
@@ -363,11 +395,26 @@ def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> Rel
         if values[place] in region.arguments or values[place] in values[:place]:
             continue
         source, made = region.arguments.get(loaded), dnn.read_type(_element(values[place]))
-        if makes and not is_rows and source and source.type.is_fp8 and made == dtypes.f16:
+        if makes and not is_rows and source and _is_made(source, made):
             ends[place] = source
         else:
             casts.append(Cast(values[place].owner, _cast_twin(shape, is_rows=is_rows)))
     return RelaidRegion.of(region, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
+
+
+def loaded_tensor(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Tensor:
+    """The input that an operand is, or the one of its dims that it is made of; else itself."""
+    if lone_cast(fusion, op, tensor) is None:
+        return tensor
+    read = [t for t in fusion.read_inputs(tensor) if t.shape == tensor.shape and not t.is_by_value]
+    return read[0] if len(read) == 1 else tensor
+
+
+def _is_made(source: Tensor, type_: DType) -> bool:
+    """Whether blocks make an operand of a type of what is loaded."""
+    if source.type.is_fp8:
+        return type_ == dtypes.f16
+    return source.type.is_float and source.type.bits == type_.bits == 16
 
 
 def _element(value: Any) -> Any:

@@ -34,7 +34,7 @@ from ..product.matrices_sm90 import RowSums
 from ..product.shared_layout_sm90 import aligned
 from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, WgradShape
-from .wgrad_rewriting_sm90 import ByteRewriter, Making
+from .wgrad_rewriting_sm90 import Making, OperandRewriter
 
 TAPS = 3  # of a side of the filter
 GROUP = 8  # positions that lie in one row
@@ -133,6 +133,14 @@ class PixelTile:
         """Tiles of all images."""
         return self.shape.dy.shape[0] * self.per_image
 
+    def corner(self, kernel: Kernel, number: Any) -> tuple[Any, Any, Any]:
+        """(image, row, column of dY) where a tile begins; number: counted through all images."""
+        image = kernel.divide(number, self.per_image)
+        inside = kernel.remainder(number, self.per_image, image)
+        down = kernel.divide(inside, self.across)
+        beside = kernel.remainder(inside, self.across, down)
+        return image, down * self.rows, beside * self.columns
+
     def refusal(self) -> str | None:
         """Why the gradient has no such tiles."""
         if (what := self.own_refusal()) is not None:
@@ -213,7 +221,8 @@ class PixelLoop:
     """The main loop over the tiles of a part, whose pixels are positions of k.
 
     pixels: the ring of slots.  part_of, group_of: of a batch's coordinates.  steps: tiles of a
-    part.  row_sums: of dY; None: nobody needs them.  rewriter: of what comes as bytes.
+    part.  row_sums: of dY; None: nobody needs them.  rewriter: of what is made of
+    what comes.
     """
 
     kernel: Kernel
@@ -225,7 +234,7 @@ class PixelLoop:
     group_of: Any
     steps: Expr
     row_sums: RowSums | None = None
-    rewriter: ByteRewriter | None = None
+    rewriter: OperandRewriter | None = None
 
     def start(self) -> Cursor:
         """The place in the ring."""
@@ -249,7 +258,7 @@ class PixelLoop:
 
         @loop(place.first_step, place.end_step, state=now)
         def end(i: Any, here: Cursor) -> Cursor:
-            image, row, column = self._corner(first + i)
+            image, row, column = tile.corner(kernel, first + i)
             self.pixels.wait_empty(here)
             barrier, slot = self._loads_barrier(here), self.pixels.slot(here)
             (dy_offset, dy_bytes), (x_offset, x_bytes) = tile.loads()
@@ -266,15 +275,6 @@ class PixelLoop:
     def _loads_barrier(self, here: Cursor) -> Any:
         """The barrier that a slot's loads arrive at."""
         return self.rewriter.barrier(here) if self.rewriter else self.pixels.full_barrier(here)
-
-    def _corner(self, number: Any) -> tuple[Any, Any, Any]:
-        """(image, row, column of dY) where a tile begins, counted through all images."""
-        tile, kernel = self.tile, self.kernel
-        image = kernel.divide(number, tile.per_image)
-        inside = kernel.remainder(number, tile.per_image, image)
-        down = kernel.divide(inside, tile.across)
-        beside = kernel.remainder(inside, tile.across, down)
-        return image, down * tile.rows, beside * tile.columns
 
     # ---- the consumers
 

@@ -97,6 +97,16 @@ def pixel_sizes(work: WgradWork, tile: PixelTile) -> WgradWork:
     return replace(work, columns=tile.tile_columns, sums=work.rows * tile.tile_columns)
 
 
+def computed_rows(knobs: Knobs, shape: WgradShape) -> float:
+    """Rows of 64 channels that blocks compute for 64 pixels of dY."""
+    if not shape.computes:
+        return 0.0
+    if not knobs["TILE_ROWS"]:
+        return knobs["TILE_N"]
+    tile = pixel_tile(shape, *halo_of(knobs))
+    return wgmma.M * tile.image_bytes / wgmma.ROW_BYTES / (tile.rows * tile.columns)
+
+
 def pixel_work(knobs: Knobs, shape: WgradShape) -> tuple[float, float] | None:
     """Rows of 128 bytes that are loaded for 64 pixels of dY where those of X come once, and columns
     that their products take the time of; None: they come by im2col."""

@@ -47,10 +47,12 @@ from .wgrad import (
     place_of_part,
     shape_of_call,
     side_by_side,
+    tap_and_channel,
     tap_places,
 )
+from .wgrad_computed_sm90 import HaloRewriter, TapRewriter, rewriting_of
 from .wgrad_halo_sm90 import PixelTile, WgradHalo, WgradHaloLoop
-from .wgrad_rewriting_sm90 import ByteRewriter, Making
+from .wgrad_rewriting_sm90 import ByteRewriter, Making, OperandRewriter
 from .wgrad_stem_sm90 import StemSpace, WgradStem, WgradStemLoop
 
 
@@ -69,7 +71,7 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
     shape = side_by_side(shape_of_call(region, call))
     cluster = Cluster(*tiling.grid.cluster, tiling.grid.splits)
     if tiling.pixels.ring.slots:
-        return _halo_matrices(kernel, call, shape, tiling, parts, adds=region.adds)
+        return _halo_matrices(kernel, region, call, shape, tiling, parts)
     losses = None
     if shape.sums_loss:
         block = tiling.block
@@ -93,45 +95,56 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         (Expr.of(shape.k_group), Expr.of(shape.columns)),
         steps,
         FilterSpace(shape, parts, adds=region.adds),
-        rewriter=_turner(operands) if tiling.rewriting else None,
+        rewriter=_rewriter(kernel, region, call, shape, operands, steps),
         row_sums=losses,
     )
 
 
-def _turner(operands: Sequence[PanelOperand]) -> ByteRewriter:
-    """The warps that turn operands of bytes."""
+def _rewriter(
+    kernel: Kernel, region: Region, call: Any, shape: WgradShape,
+    operands: Sequence[PanelOperand], steps: Expr,
+) -> OperandRewriter | None:  # fmt: skip
+    """The warps that compute X, or turn operands of bytes."""
+    gradient, image = operands
+    if shape.computes:
+        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"], has_halo=False)
+        return TapRewriter(
+            [image], kernel=kernel, shape=shape, rewriting=rewriting, tile_rows=image.tile_rows,
+            steps=steps,
+        )  # fmt: skip
+    if gradient.row.takes_mn_major:
+        return None
     makings = [
         Making(TurnedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan["offset"])
         for o in operands
     ]
-    return ByteRewriter(operands, makings)
+    return ByteRewriter(operands, makings=makings)
 
 
 def _halo_matrices(
-    kernel: Kernel, call: Any, shape: WgradShape, tiling: Tiling, parts: int, *, adds: bool
+    kernel: Kernel, region: Region, call: Any, shape: WgradShape, tiling: Tiling, parts: int
 ) -> Matrices:
     """The matrices of pixels that come with their halo."""
-    tile = pixel_tile(shape, tiling.pixels.ring.rows, tiling.pixels.ring.columns)
+    adds, ring = region.adds, tiling.pixels.ring
+    tile = pixel_tile(shape, ring.rows, ring.columns)
     steps = ceildiv(tile.tiles, parts)
     is_stem = isinstance(tile, WgradStem)
     columns = tile.tile_columns if is_stem else shape.columns
     loop, operands = WgradStemLoop if is_stem else WgradHaloLoop, tile.operands(kernel)
-    rewriter = ByteRewriter(operands, tile.widened) if tile.widened else None
+    rewriter = ByteRewriter(operands, makings=tile.widened) if tile.widened else None
+    if isinstance(tile, WgradHalo) and shape.computes:
+        rewriting = rewriting_of(kernel, region, call, shape, tile.image_offset, has_halo=True)
+        rewriter = HaloRewriter(
+            operands, kernel=kernel, tile=tile, rewriting=rewriting, steps=steps
+        )
     losses = None
     if shape.sums_loss:
         sharers, positions = sharers_of(columns, tiling.block), tile.rows * tile.columns
         sums = loss_sums_of(shape, parts, 1, sharers)
         losses = LossSums(
-            kernel,
-            shape,
-            sums,
-            Cluster(1, 1, 1),
-            CHUNK,
-            0,
-            positions,
-            tiling.block.part[1],
+            kernel, shape, sums, Cluster(1, 1, 1), CHUNK, 0, positions, tiling.block.part[1],
             sharers,
-        )
+        )  # fmt: skip
     return Matrices(
         [call],
         operands,
@@ -265,15 +278,6 @@ class ImageOperand(PanelOperand):
         channel = channel + group_of(batch) * shape.c_group
         offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
         im2col.load(place, self.map, [channel, *there], offsets, barrier, to_ranks=to_ranks)
-
-
-def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
-    """The number of a column's tap and its channel; chunks of the taps of 64 channels follow each
-    other."""
-    chunk, inside = column // CHUNK, column % CHUNK
-    first = chunk // shape.taps
-    tap = chunk - first * shape.taps
-    return tap, first * CHUNK + inside
 
 
 # ---- where the epilogue's elements lie

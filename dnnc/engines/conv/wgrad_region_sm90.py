@@ -28,13 +28,13 @@ from ..product.shared_layout_sm90 import SharedLayout, rewriting_bytes
 from ..product.tile_parts_sm90 import BlockTile, EpilogueTiles, PixelRing, PixelTiles, TileGrid
 from ..product.tile_sm90 import Tiling
 from ..product.tiling_sm90 import tiling_of
-from ..views.relaid import lone_cast
 from .facts_sm90 import REWRITTEN
 from .wgrad import (
     CHUNK,
     WgradShape,
     adds_parts,
     filter_fusion,
+    loaded_tensor,
     loss_sum_of,
     makes_operands,
     shape_of,
@@ -62,15 +62,15 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
 def hopper_shape(fusion: Fusion) -> WgradShape:
     """The gradient with groups side by side; x, dy: as they are loaded."""
     op = wgrad_of(fusion)
-    casts = (lone_cast(fusion, op, tensor) for tensor in (op.x, op.dy))
-    x, dy = (cast.x if cast else t for cast, t in zip(casts, (op.x, op.dy), strict=True))
+    x, dy = (loaded_tensor(fusion, op, tensor) for tensor in (op.x, op.dy))
     shape = side_by_side(replace(shape_of(op), x=x, dy=dy))
-    return replace(shape, sums_loss=loss_sum_of(fusion) is not None)
+    computes = op.x in fusion.producers and not x.type.is_fp8
+    return replace(shape, sums_loss=loss_sum_of(fusion) is not None, computes=computes)
 
 
-def turns_operands(knobs: Knobs) -> bool:
+def turns_operands(shape: WgradShape, knobs: Knobs) -> bool:
     """Whether products are of fp8, whose operands blocks turn."""
-    return makes_operands(knobs) and not knobs["TILE_ROWS"]
+    return makes_operands(knobs) and not knobs["TILE_ROWS"] and not shape.computes
 
 
 def row_of(shape: WgradShape, *, turns: bool) -> wgmma.Instruction:
@@ -95,20 +95,23 @@ def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
 def facts_of_knobs(fusion: Fusion, knobs: Knobs) -> ProductFacts:
     """The facts of a fusion with a choice of knobs."""
     shape = hopper_shape(fusion)
-    adds, turns = adds_parts(knobs), turns_operands(knobs)
+    adds, turns = adds_parts(knobs), turns_operands(shape, knobs)
     return facts_of(fusion, has_sums(shape, knobs), adds, turns)
 
 
 @remembered
 def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
-    to be added to others.  turns: see `turns_operands`; then stages bring nothing else."""
+    to be added to others.  turns: see `turns_operands`.
+
+    Where blocks make operands, stages bring nothing else."""
     shape = hopper_shape(fusion)
     row = row_of(shape, turns=turns)
     own = filter_fusion(fusion)
     moved = [t for t in own.outputs if moves_by_tma(shape, t)]
     staged = tuple(t.type.bits // 8 for t in moved)
-    loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t) and not turns]
+    rewrites = turns or shape.computes
+    loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t) and not rewrites]
     loaded = tuple(t.type.bits // 8 for t in loads)
     paths = tuple("tma" if t in moved else "direct" for t in own.outputs)
     epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)
@@ -131,8 +134,13 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
 
 
 def _operands_of(fusion: Fusion, shape: WgradShape, *, turns: bool) -> OperandsFacts:
-    """The facts of dY and X; of bytes, they are turned beside where they come."""
+    """The facts of dY and X: of bytes, which are turned beside where they come, or of X computed in
+    its place."""
     plain = OperandsFacts(((True, True),), (_NO_FRAGMENTS, _NO_FRAGMENTS))
+    if shape.computes:
+        raw = Raw(fusion.inputs.index(shape.x), shape.x.type.bits)
+        x = OperandFacts(False, REWRITTEN, raws=(raw,), beside=(0,))
+        return replace(plain, distinct=(OperandFacts(True), x), rewrites=True)
     if not turns:
         return plain
     operands = tuple(
@@ -224,7 +232,7 @@ def _ring_of(tile: PixelTile, slots: int) -> PixelRing:
 
 
 def _rewriting_bytes(tile: PixelTile, slots: int) -> int:
-    return rewriting_bytes(slots, 0) if tile.widened else 0
+    return rewriting_bytes(slots, 0) if tile.widened or tile.shape.computes else 0
 
 
 def pixel_smem_bytes(tile: PixelTile, slots: int) -> int:

@@ -40,14 +40,13 @@ class Making:
 
 
 @dataclass
-class ByteRewriter:
+class OperandRewriter:
     """The warps of the producer that make operands; see `product.matrices_sm90.Rewriter`.
 
-    operands: whose copies arrive at the barriers of bytes.  makings: of a slot.
+    operands: whose copies arrive at barriers of their own.
     """
 
     operands: Sequence[Any]
-    makings: Sequence[Making]
     ring: Pipeline = field(init=False)
     barriers: Any = field(init=False)
 
@@ -64,7 +63,7 @@ class ByteRewriter:
             mbarrier.make(smem.byte_pointer(self.barriers, slot * mbarrier.BYTES), 1)
 
     def barrier(self, cursor: Cursor) -> Any:
-        """That of a slot's bytes."""
+        """That of what comes to a slot."""
         return smem.byte_pointer(self.barriers, cursor.stage * mbarrier.BYTES)
 
     @stretch("transform operand")
@@ -73,19 +72,36 @@ class ByteRewriter:
         tiles.each(Cursor(), self._tile)
 
     def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
-        thread = ops.thread_id()
-        warp, lane = thread // WARP_THREADS - 1, thread & (WARP_THREADS - 1)
-
         @loop(place.first_step, place.end_step, state=here)
         def end(i: Any, here: Cursor) -> Cursor:
-            slot = self.ring.address(here)
-            mbarrier.wait(self.barrier(here), here.phase)
-            for making in self.makings:
-                making.how.run(slot + making.source, slot + making.target, warp, WARPS, lane)
-            tma.show_writes()
+            self.make_slot(here, place, i)
             nvvm.bar_warp_sync(ops.const(-1))
-            with ops.if_(lane.eq(0)):
+            with ops.if_((ops.thread_id() & (WARP_THREADS - 1)).eq(0)):
                 mbarrier.arrive(self.ring.full_barrier(here))
             return here.next(self.ring.stages)
 
         return end
+
+    def wait(self, here: Cursor) -> None:
+        """Waits for what comes to a slot."""
+        mbarrier.wait(self.barrier(here), here.phase)
+
+    def make_slot(self, here: Cursor, place: TilePlace, step: Any) -> None:
+        """Waits, makes the operands of a slot, and shows them to products; step: of the tile."""
+        raise NotImplementedError
+
+
+@dataclass
+class ByteRewriter(OperandRewriter):
+    """The same of operands of bytes; makings: of a slot."""
+
+    makings: Sequence[Making] = field(kw_only=True)
+
+    def make_slot(self, here: Cursor, place: TilePlace, step: Any) -> None:
+        thread = ops.thread_id()
+        warp, lane = thread // WARP_THREADS - 1, thread & (WARP_THREADS - 1)
+        slot = self.ring.address(here)
+        self.wait(here)
+        for making in self.makings:
+            making.how.run(slot + making.source, slot + making.target, warp, WARPS, lane)
+        tma.show_writes()

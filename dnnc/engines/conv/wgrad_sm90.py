@@ -22,6 +22,8 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.ops import Pointwise
+from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
@@ -46,6 +48,7 @@ from .wgrad import (
     REDUCTION,
     SUPPORT_AFTER,
     SUPPORT_COPIES,
+    WgradShape,
     adds_parts,
     anchor_reasons,
     cast_operands,
@@ -68,6 +71,7 @@ from .wgrad_knobs_sm90 import (
     HALO_COLUMNS,
     PARTS,
     ROWS,
+    computed_rows,
     fitting_parts,
     pixel_candidates,
     pixel_reasons,
@@ -256,7 +260,8 @@ class ConvWgradSm90Engine(Engine):
             target,
             pixel_work(knobs, shape),
             adds_parts(knobs),
-            turns_operands(knobs),
+            turns_operands(shape, knobs),
+            computed_rows(knobs, shape),
         ).predict(work)
         more = copies.seconds(target)
         if shape.sums_loss and not has_sums(shape, knobs):
@@ -300,7 +305,8 @@ def _has_rows(knobs: Knobs) -> bool:
 
 def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
     (call,) = product_calls(region)
-    row = row_of(shape_of_call(region, call), turns=turns_operands(main_loop_knobs(knobs)))
+    shape, losses = side_by_side(shape_of_call(region, call)), None
+    row = row_of(shape, turns=turns_operands(shape, main_loop_knobs(knobs)))
     tiling, parts = Tiling.of(tile, row), parts_of(knobs)
 
     def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
@@ -309,7 +315,6 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
     def kernel(region: Region) -> None:
         emit_product(region, tiling, output, matrices)
 
-    shape, losses = side_by_side(shape_of_call(region, call)), None
     if shape.sums_loss:
         is_stem = channel_pitch(shape) and tiling.pixels.ring.slots
         sharers = sharers_of(tiling.block.columns if is_stem else shape.columns, tiling.block)
@@ -348,6 +353,8 @@ def _making_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     if not makes_operands(knobs):
         return ()
     shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
+    if shape.computes:
+        return _computed_reasons(fusion, shape, knobs)
     types = [t.type for t in (shape.x, shape.dy)]
     is_of_bytes = any if knobs["TILE_ROWS"] else all
     if not is_of_bytes(type_.is_fp8 for type_ in types):
@@ -356,6 +363,30 @@ def _making_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     if shape.sums_loss:
         return (knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0"),)
     return () if knobs["TILE_ROWS"] else tuple(_load_reasons(fusion))
+
+
+def _computed_reasons(fusion: Fusion, shape: WgradShape, knobs: Knobs) -> tuple[Reason, ...]:
+    """Why blocks can't compute X."""
+    op, what = wgrad_of(fusion), ""
+    others = [t for t in fusion.read_inputs(op.x) if t is not shape.x]
+    if any(not isinstance(each, Pointwise) for each in fusion.upstream(op.x)):
+        what = "operations that are not pointwise"
+    elif shape.x.shape != op.x.shape or any(not _is_of_channels(t) for t in others):
+        what = "several tensors of its dims, or others that are not of channels"
+    elif not knobs["TILE_ROWS"] and any(window.pre or window.post for window in shape.windows):
+        what = "padding without TILE_ROWS"
+    elif op.dy in fusion.producers or shape.c_group % (tma.ALIGNMENT // 2):
+        what = f"a DY that is cast, or groups of {shape.c_group} channels"
+    if not what:
+        return () if knobs["TILE_ROWS"] else tuple(_load_reasons(fusion))
+    supported = "pointwise operations on one X of 16 bits and on tensors of its channels, a "
+    supported += f"multiple of 8; TILE_ROWS, or no padding; else {MAKING.name}=0"
+    return (knob_reason(f"{MAKING.name}=1 with an X of {what}", supported),)
+
+
+def _is_of_channels(tensor: Tensor) -> bool:
+    others = (extent for axis, extent in enumerate(tensor.shape) if axis != 1)
+    return tensor.is_by_value or all(extent.constant == 1 for extent in others)
 
 
 def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:

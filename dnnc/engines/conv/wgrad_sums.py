@@ -37,7 +37,7 @@ from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
 from ..surface import MEMSET_SECONDS
 from .loss_sums_sm90 import LossTotals
-from .wgrad import PITCH, WgradShape, loaded_values
+from .wgrad import PITCH, WgradShape, values_before
 
 _UID = 1 << 61  # that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
@@ -78,8 +78,8 @@ def first_region(
     elif rest[0].constant == 1:  # channels that groups side by side have more of
         rest[0] = Expr.of(PITCH)
     sums = replace(sums, dims=(k * places_of(parts, adds=adds), *rest))
-    loaded = loaded_values(region, call)
-    arguments = {v: t for v, t in region.arguments.items() if v in loaded}
+    before = values_before(region, call.operands)
+    arguments = {v: t for v, t in region.arguments.items() if v in before}
     return replace(region, arguments=arguments, outputs=((value, sums),), adds=adds)
 
 
@@ -99,8 +99,9 @@ def emit_sum(
     Several lanes share a fragment of the outputs, each of which adds up some parts.
     """
     (call,) = product_calls(region)
-    loaded, value = loaded_values(region, call), call.results[0]
-    arguments = {v: t for v, t in region.arguments.items() if v not in loaded}
+    value, before = call.results[0], values_before(region, call.operands)
+    gone = before - values_before(region, [result for result, _ in region.outputs])
+    arguments = {v: t for v, t in region.arguments.items() if v not in gone}
     region = replace(region, arguments={**arguments, value: sums})
     groups, width = iteration(region, _ACCESS_BYTES)
     loops = Loops(region.outputs[0][1].shape, tuple(map(tuple, groups)), width)

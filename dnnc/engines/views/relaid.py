@@ -242,7 +242,7 @@ class RelaidRegion:
         arguments = dict(region.arguments)
         sources = dict[Tensor, Any]()  # the operation that casts to each
         found = dict[Tensor, Tensor]()
-        gone = {op for cast in casts for op in _generics_before(cast.op)}
+        gone = {op for cast in casts for op in generics_before(cast.op)}
         for cast in casts:
             (value,) = cast.op.results
             made = dnn.read_tensor(value.type, {}, region.symbols)
@@ -323,7 +323,7 @@ def _ahead_in(region: Region, tensor: Tensor, twin: Tensor, cast: Any) -> Copy |
     """Kernel ahead of a region that stores a twin; cast: what gives the tensor; None: nothing."""
     if cast is None:
         return Copy(tensor, twin)
-    generics, (value,) = _generics_before(cast), cast.results
+    generics, (value,) = generics_before(cast), cast.results
     if len(generics) == 1:
         (argument,) = inputs_of(cast)
         return Copy(region.arguments[argument], twin, cast)
@@ -333,7 +333,7 @@ def _ahead_in(region: Region, tensor: Tensor, twin: Tensor, cast: Any) -> Copy |
     return Computing(twin, tuple(arguments.values()), region=own)
 
 
-def _generics_before(operation: Any) -> list[Any]:
+def generics_before(operation: Any) -> list[Any]:
     """A generic and those whose results it is made of, each once."""
     found, pending = list[Any](), [operation]
     while pending:

@@ -1,0 +1,104 @@
+# pyright: basic
+"""X that operations before a filter's gradient give, on Hopper: computed in place by warps of the
+producer, see `hopper.rewriting`.
+
+TapRewriter    panels of 64 pixels and channels of one tap, of filters without padding
+HaloRewriter   pixels that come once for all taps: each is computed once, and padding, which is of
+               what the operations give, is seen from its place in the tile
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper.pipeline import Cursor
+from ...codegen.hopper.rewriting import RawRows, Rewriting
+from ...codegen.hopper.wgmma import ROW_BYTES
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.region import Region
+from ...codegen.state import loop
+from ...codegen.tiles.schedule import TilePlace
+from ...dialect import dnn
+from ...expr import Expr
+from ...mlir import ir
+from .wgrad import CHUNK, WgradShape, group_of, loaded_values, part_of, tap_and_channel
+from .wgrad_rewriting_sm90 import OperandRewriter
+
+# Bytes of X that a thread has at a time; with a halo it has few registers, beside three warpgroups
+# that multiply.
+_HELD_BYTES = {False: 48, True: 16}
+
+
+def rewriting_of(
+    kernel: Kernel, region: Region, call: Any, shape: WgradShape, offset: int, *, has_halo: bool
+) -> Rewriting:
+    """How X is computed; offset: of its tile, bytes from the slot's start."""
+    value, loaded = call.operands[0], loaded_values(region, call)[0]
+    type_ = dnn.read_type(ir.RankedTensorType(value.type).element_type)
+    raw, held = RawRows(loaded, shape.x, offset, CHUNK), _HELD_BYTES[has_halo]
+    return Rewriting(kernel, region, value, type_, [raw], shape.c_group, offset, held_bytes=held)
+
+
+@dataclass
+class TapRewriter(OperandRewriter):
+    """See the file's docstring.  tile_rows: columns of the block's tile.  steps: of a part."""
+
+    kernel: Kernel = field(kw_only=True)
+    shape: WgradShape = field(kw_only=True)
+    rewriting: Rewriting = field(kw_only=True)
+    tile_rows: int = field(kw_only=True)
+    steps: Expr = field(kw_only=True)
+
+    def make_slot(self, here: Cursor, place: TilePlace, step: Any) -> None:
+        shape, slot = self.shape, self.ring.slot(here)
+        group = group_of(place.batch) * shape.c_group
+        first = (part_of(place.batch) * self.kernel.size(self.steps) + step) * CHUNK
+        pixels = self.kernel.size(shape.pixels)
+
+        @loop(0, self.tile_rows, CHUNK)
+        def _(panel: Any, _: Any) -> Any:
+            _, channel = tap_and_channel(shape, place.column + panel)
+            self.rewriting.rewrite(
+                smem.byte_pointer(slot, panel * ROW_BYTES), CHUNK,
+                ops.minimum(channel, (shape.chunks - 1) * CHUNK), group,
+                lambda row: first + row < pixels, lambda: self.wait(here),
+            )  # fmt: skip
+            return ()
+
+
+@dataclass
+class HaloRewriter(OperandRewriter):
+    """See the file's docstring.  tile: a `WgradHalo`.  corner(number): image, row and column of dY
+    where a tile begins.  steps: of a part."""
+
+    kernel: Kernel = field(kw_only=True)
+    tile: Any = field(kw_only=True)
+    rewriting: Rewriting = field(kw_only=True)
+    steps: Expr = field(kw_only=True)
+
+    def make_slot(self, here: Cursor, place: TilePlace, step: Any) -> None:
+        tile, shape = self.tile, self.tile.shape
+        number = part_of(place.batch) * self.kernel.size(self.steps) + step
+        _, row, column = tile.corner(self.kernel, number)
+        _, _, *starts = tile.x_place(0, 0, row, column)
+
+        def inside(position: Any) -> Any:
+            down = position // tile.pitch
+            found, places = None, (down, position - down * tile.pitch)
+            for window, moved, start, axis in zip(
+                shape.windows, places, starts, (2, 3), strict=True
+            ):
+                if window.pre or window.post:
+                    extent = self.kernel.size(shape.x.shape[axis])
+                    found = ops.both(found, ops.compare("ult", moved + start, extent))
+            return found
+
+        channel = place.column // tile.tile_columns * CHUNK
+        group = group_of(place.batch) * shape.c_group
+        rows = tile.input_rows * tile.pitch
+        self.rewriting.rewrite(
+            self.ring.slot(here), rows, channel, group, inside, lambda: self.wait(here)
+        )
