@@ -24,7 +24,7 @@ columns of which are thus, converted and packed by fours, the first operand of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,20 +122,53 @@ class TurnedPanels:
         even, odd = ops.const(_EVEN), ops.const(_ODD)
         selectors = (ops.select(is_low, even, odd), ops.select(is_low, odd, even))
 
-        @each(warp, self.count * (PANEL // N), warps)
-        def _(block: Any) -> None:
-            panel, chunk = block >> 2, block & 3
-            start = rows + (panel * PANEL_BYTES + ((chunk ^ turn) << 4))
-            line = lines + block * (N * PANEL)
+        def some(first: Any, count: int) -> None:
+            """Turns some blocks of 16 n, `warps` apart."""
+            blocks = [first + i * warps for i in range(count)]
+            starts = [
+                rows + ((block >> 2) * PANEL_BYTES + (((block & 3) ^ turn) << 4))
+                for block in blocks
+            ]
             loaded = [
                 mma.load_matrices(pointer_to(start + half * K * PANEL), transposed=True)
-                for half in range(PANEL // K)
+                for start in starts
+                for half in _HALVES
             ]
-            for half, words in enumerate(loaded):
+            places = [(lines + block * (N * PANEL), half) for block in blocks for half in _HALVES]
+            for (line, half), words in zip(places, loaded, strict=True):
                 there = line ^ (half * 2 * CHUNK_BYTES)
                 store_matrices(there, _split(words, selectors), "row")
 
+        by_turns(self.count * (PANEL // N), warp, warps, _TOGETHER, some)
 
+
+def by_turns(
+    count: int, warp: Any, warps: int, together: int, some: Callable[[Any, int], None]
+) -> None:
+    """Does `count` pieces of work by warps, each every so many-th one.
+
+    some(first, n): does n pieces, `warps` apart, whose loads are under way together; n is at most
+    `together`.
+    """
+    step = warps * together
+    whole = count // step * step
+    if whole:
+
+        @each(0, whole, step)
+        def _(i: Any) -> None:
+            some(i + warp, together)
+
+    every = (count - whole) // warps  # that each warp has
+    if every:
+        some(warp + whole, every)
+    last = whole + every * warps
+    if last < count:
+        with ops.if_(warp < count - last):
+            some(warp + last, 1)
+
+
+_HALVES = range(PANEL // K)
+_TOGETHER = 4  # blocks of 16 n: a load waits long beside products, which read shared memory, too
 _EVEN, _ODD = 0x6420, 0x7531  # bytes of an even or odd n of two words, for `prmt`
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from .. import ops
 from ..memory.smem import CHUNK_BYTES, pointer_to
 from ..scalars.byte_math import f16_words
-from ..state import each
+from .turned_bytes import by_turns
 from .wgmma import ROW_BYTES
 
 GROUP = 8  # rows that a warp widens at once
@@ -36,19 +36,10 @@ class WidenedRows:
         row, chunk = lane >> 2, lane & 3
         first = source + (row * SOURCE_BYTES + ((chunk ^ ((row >> 1) & 3)) * CHUNK_BYTES))
         made = target + (row * ROW_BYTES + (((chunk * 2) ^ row) * CHUNK_BYTES))
-        groups, step = -(-self.rows // GROUP), warps * _TOGETHER
-        whole = groups // step * step
-
-        @each(0, whole, step)
-        def _(i: Any) -> None:
-            self._widen(first, made, i + warp, warps, _TOGETHER)
-
-        every = (groups - whole) // warps  # rounds that each warp has a group of
-        self._widen(first, made, warp + whole, warps, every)
-        last = whole + every * warps
-        if last < groups:
-            with ops.if_(warp < groups - last):
-                self._widen(first, made, warp + last, warps, 1)
+        by_turns(
+            -(-self.rows // GROUP), warp, warps, _TOGETHER,
+            lambda group, count: self._widen(first, made, group, warps, count),
+        )  # fmt: skip
 
     def _widen(self, first: Any, made: Any, group: Any, step: int, count: int) -> None:
         """Widens some groups, `step` apart."""

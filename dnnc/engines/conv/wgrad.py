@@ -69,7 +69,7 @@ SUPPORT_COPIES = (
 )
 MAKING = Knob(
     "KERNEL_CFG", (0, 1),
-    "1: blocks make operands of fp8 in shared memory as products read them; 0: a copy ahead to f16",
+    "1: blocks make operands of fp8, and compute X, in shared memory; 0: by kernels ahead",
 )  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),

@@ -27,6 +27,7 @@ _LONE_SHARE = 1.5  # of the time of products, where one warpgroup has a tile
 _LATENCY_SECONDS = 1.65e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 106e9  # bytes a second that an SM's TMA brings
 _ROW_SECONDS = 2.4e-9  # that three warps compute 64 channels in, some 45 instructions for 8
+_FEW_STAGES_SHARE = 1.35
 _SHARED_RATE = 170e9  # bytes a second of an SM's shared memory
 _MULTICAST_SHARE = 0.57  # of a tile's time to load, that blocks which share it divide
 _ROW_BYTES = 128
@@ -60,8 +61,9 @@ class WgradTile:
     whether sums go through it.  splits: blocks of a cluster that share a part.  residents:
     clusters that run together.  pixels: of pixels that come once for all taps, rows of
     memory that are loaded for 64 pixels of dY, and columns that products take the time of; None:
-    they come by im2col.  adds: parts are added to one place.  turns: blocks turn operands of fp8.
-    computed: rows of 64 channels that they compute in a step.
+    they come by im2col.  adds: parts are added to one place.  makes: blocks make
+    operands, turns: of fp8, by turning them.  computed: rows of 64 channels that they compute in a
+    step.
     """
 
     tile: tuple[int, int]
@@ -76,6 +78,7 @@ class WgradTile:
     target: Target
     pixels: tuple[float, float] | None = None
     adds: bool = False
+    makes: bool = False
     turns: bool = False
     computed: float = 0.0
 
@@ -113,6 +116,8 @@ class WgradTile:
             multiply, loaded = max(multiply, self._turn_seconds()), loaded / 2
         step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
         step = max(step, self.computed * _ROW_SECONDS)
+        if self.makes and self.stages == 2:  # loads, what is made of them, and products wait
+            step *= _FEW_STAGES_SHARE
         return step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
 
     def _turn_seconds(self) -> float:

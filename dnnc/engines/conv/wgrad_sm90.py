@@ -260,6 +260,7 @@ class ConvWgradSm90Engine(Engine):
             target,
             pixel_work(knobs, shape),
             adds_parts(knobs),
+            makes_operands(knobs),
             turns_operands(shape, knobs),
             computed_rows(knobs, shape),
         ).predict(work)

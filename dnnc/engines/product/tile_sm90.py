@@ -25,7 +25,7 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 _MOST_SUMS = 128
 # The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
 _REGISTERS_OF_THREE = {False: (32, 160), True: (56, 152)}  # by whether operands are rewritten
-_REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
+_REWRITING_REGISTERS = {False: (80, 208), True: (72, 216)}
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
 

@@ -128,11 +128,52 @@ def test_what_is_computed_in_f32_takes_the_other_type(is_image, target):
     g.add(dw, image(g, w)).set_output()
     engine = f"conv_wgrad_{target.removesuffix('a').replace('_', '')}"
     inputs = random_inputs(g.graph.finalize(), {}, low=0.25, high=2.0)
-    plan = check(g, engine=engine, target=target, inputs=inputs, slack=4.0)
+    knobs = {"KERNEL_CFG": 0} if target == TARGET else {}
+    plan = check(g, engine=engine, target=target, knobs=knobs, inputs=inputs, slack=4.0)
     (fusion,), kernels = plan.programs[0].fusions, plan.programs[0].kernels
     assert "DOWN_CONVERT_INPUTS" in fusion.notes
     assert sum("_before" in kernel.name for kernel in kernels) == 1
     assert len(kernels) <= 3
+
+
+COMPUTED = {
+    "halo, groups, sum of dY": (
+        [2, 128, 3, 16], [64, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
+    ),
+    "halo, columns": ([1, 64, 4, 16], [80, 64, 3, 3], around(1), {**HALO, "TILE_COLS": 8}),
+    "strided, 72 channels": ([2, 72, 9, 7], [72, 72, 1, 1], around(0, 2), {"TILE_N": 192}),
+    "parts, blocks that share X": (
+        [2, 64, 5, 7], [192, 64, 2, 1], around(0),
+        {"SPLIT_K_BUF": 2, "TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", COMPUTED)
+def test_blocks_compute_x(name):
+    """In two launches, where padding is seen or there is none.  Inputs are positive, so that no sum
+    nearly cancels."""
+    x, w, parameters, knobs = COMPUTED[name]
+    g = new_graph(dtypes.bf16 if "parts" in name else dtypes.f16)
+    dy = image(g, response_dims(x, w, parameters))
+    g.conv_wgrad(computed(g, x), dy, **parameters).set_dim(w).set_output()
+    if "sum" in name:
+        g.reduction(dy, "add").set_dim([1, w[0], 1, 1]).set_output().set_data_type(dtypes.f32)
+    inputs = random_inputs(g.graph.finalize(), {}, low=0.25, high=2.0)
+    plan = run(g, {**knobs, "KERNEL_CFG": 1}, inputs=inputs)
+    (fusion,), kernels = plan.programs[0].fusions, plan.programs[0].kernels
+    assert "DOWN_CONVERT_INPUTS" in fusion.notes
+    assert [kernel.name.rpartition("_")[2] for kernel in kernels] == ["sm90", "sum"]
+
+
+def test_blocks_compute_no_x_whose_padding_they_do_not_see():
+    g = new_graph()
+    x = computed(g, [2, 64, 5, 6])
+    g.conv_wgrad(x, image(g, [2, 64, 5, 6]), **around(1)).set_dim([64, 64, 3, 3]).set_output()
+    with pytest.raises(dnnc.DnncError, match="KERNEL_CFG=1 with an X of padding without TILE_ROWS"):
+        run(g, {"KERNEL_CFG": 1})
 
 
 def test_what_others_need_is_a_kernel_of_its_own():
