@@ -100,10 +100,20 @@ class LossSums:
         """The sums with a stage's pixels, if it is this warpgroup's turn; address: of the
         warpgroup's rows, i32."""
         sums = list(sums)
-        if self.sharers == 1:
+        if self.is_alone:
             return self._all_added(sums, address)
         is_own = ops.compare("eq", step % self.sharers, self._share(place))
         return chosen(is_own, sums, lambda: self._all_added(sums, address), lambda: sums)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one warpgroup has all the stages."""
+        return self.sharers == 1
+
+    def with_round(self, sums: Sequence[Any], address: Any, number: int) -> list[Any]:
+        """The sums with the n-th 16 pixels of a stage of one panel."""
+        (own,) = sums
+        return [self._read(own, address + self._inside(), number, 1)]
 
     def _share(self, place: TilePlace) -> Any:
         """The number of the warpgroup among the sharers; place: its own."""
@@ -111,9 +121,7 @@ class LossSums:
 
     @stretch("sum of rows")
     def _all_added(self, sums: Sequence[Any], address: Any) -> list[Any]:
-        thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
-        pixel, piece = thread // _PIECES, thread % _PIECES
-        inside = pixel * wgmma.ROW_BYTES + ((piece ^ (pixel & (_PIECES - 1))) << 4)
+        inside = self._inside()
         rounds = self.pixels // _PIXELS
         whole = rounds // _TOGETHER * _TOGETHER
 
@@ -131,6 +139,12 @@ class LossSums:
 
             return read(found, whole, rounds - whole)
         return read(sums, 0, rounds)
+
+    def _inside(self) -> Any:
+        """Bytes to the thread's place in 16 pixels of a panel."""
+        thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
+        pixel, piece = thread // _PIECES, thread % _PIECES
+        return pixel * wgmma.ROW_BYTES + ((piece ^ (pixel & (_PIECES - 1))) << 4)
 
     def _read(self, own: Any, address: Any, first: Any, count: int) -> Any:
         """The sums of a panel with some rounds' pixels."""

@@ -17,7 +17,7 @@ a part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,8 +30,8 @@ from ...codegen.memory import smem
 from ...codegen.state import loop
 from ...codegen.tiles.schedule import TilePlace
 from ...expr import Expr
-from ..product.matrices_sm90 import RowSums
 from ..product.shared_layout_sm90 import aligned
+from .loss_sums_sm90 import LossSums
 from .operands_sm90 import RingOperand
 from .wgrad import CHUNK, WgradShape
 from .wgrad_rewriting_sm90 import Making, OperandRewriter
@@ -233,7 +233,7 @@ class PixelLoop:
     part_of: Any
     group_of: Any
     steps: Expr
-    row_sums: RowSums | None = None
+    row_sums: LossSums | None = None
     rewriter: OperandRewriter | None = None
 
     def start(self) -> Cursor:
@@ -291,9 +291,17 @@ class PixelLoop:
             self.pixels.wait_full(now.here)
             wgmma.fence()
             slot = self.pixels.address(now.here)
-            products = self.multiply_slot(slot, i, own, now.products)
+            row_sums = now.row_sums
+
+            def between(number: int) -> None:
+                nonlocal row_sums
+                if rows and rows.is_alone:
+                    row_sums = rows.with_round(row_sums, slot, number)
+
+            products = self.multiply_slot(slot, i, own, now.products, between)
             wgmma.commit()
-            row_sums = rows.added(now.row_sums, place, i, slot) if rows else []
+            if rows and not rows.is_alone:
+                row_sums = rows.added(row_sums, place, i, slot)
             wgmma.wait(1)
             with ops.if_(now.previous >= 0):
                 self.pixels.release(Cursor(now.previous), lane)
@@ -310,8 +318,14 @@ class PixelLoop:
         """The sums that are left, of a tile's."""
         return sums
 
-    def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
-        """Starts the products of a slot, at an address; is_added: 0 where they are the first."""
+    def multiply_slot(
+        self, slot: Any, is_added: Any, own: Any, sums: Any, between: Callable[[int], None]
+    ) -> Any:
+        """Starts the products of a slot, at an address; is_added: 0 where they are the first.
+
+        between(n): other work, after the products of the n-th `STEP` positions are started, which
+        wait for those before.
+        """
         raise NotImplementedError
 
 
@@ -319,7 +333,9 @@ class PixelLoop:
 class WgradHaloLoop(PixelLoop):
     """See the file's docstring."""
 
-    def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
+    def multiply_slot(
+        self, slot: Any, is_added: Any, own: Any, sums: Any, between: Callable[[int], None]
+    ) -> Any:
         halo: Any = self.tile
         windows = halo.shape.windows
         down = own * (windows[0].dilation * halo.pitch * wgmma.ROW_BYTES)
@@ -343,4 +359,5 @@ class WgradHaloLoop(PixelLoop):
                 a_k_major=False,
                 b_k_major=False,
             )
+            between(first // STEP)
         return sums

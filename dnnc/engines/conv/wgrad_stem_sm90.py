@@ -19,6 +19,7 @@ four, so that they begin at whole 16 bytes of a row: 7 times 32 columns.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +122,9 @@ class WgradStem(PixelTile):
 class WgradStemLoop(PixelLoop):
     """The main loop; its products are those of each row of the filter."""
 
-    def multiply_slot(self, slot: Any, is_added: Any, own: Any, sums: Any) -> Any:
+    def multiply_slot(
+        self, slot: Any, is_added: Any, own: Any, sums: Any, between: Callable[[int], None]
+    ) -> Any:
         tile: Any = self.tile
         window, pitch = tile.shape.windows[0], tile.pitch
         x = slot + tile.image_offset
@@ -145,6 +148,7 @@ class WgradStemLoop(PixelLoop):
                     b_k_major=False,
                 )
                 sums = wgmma.with_columns(sums, tap * tile.run, made)
+            between(first // STEP)
         return sums
 
     def finished(self, sums: Any, lane: Any) -> Any:
