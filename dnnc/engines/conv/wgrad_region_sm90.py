@@ -13,6 +13,7 @@ from ...dialect.tensor import Tensor
 from ..engine import Knobs
 from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import (
+    MOST_SUMS,
     SPLITS,
     EpilogueFacts,
     OperandsFacts,
@@ -129,7 +130,8 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
         results=ResultFacts(
             swaps=(0,), is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops)
         ),
-        **({"row_bytes": CHUNK, "most_sums": _MOST_TURNED_SUMS} if turns else {}),
+        most_sums=_MOST_TURNED_SUMS if turns else MOST_SUMS,
+        row_bytes=CHUNK if turns else wgmma.ROW_BYTES,
     )
 
 
