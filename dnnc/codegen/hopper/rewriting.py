@@ -35,7 +35,7 @@ from .wgmma import ROW_BYTES
 
 WARPS = 3
 THREADS = WARPS * WARP_THREADS
-_HELD_BYTES = 48
+_HELD_BYTES = 48  # of raw tiles that a thread has in registers at a time
 
 
 class _Taken:
@@ -91,7 +91,7 @@ class Rewriting:
     value: the SSA tensor after g1, of which axis 1 lies along k.  operand: its type.  raws: what g1
     reads at each element; everything else that it reads has an extent of 1 along all other axes.
     extent: of k in a group; offset: of the result's tile, bytes from the slot's start.
-    row_bytes: of its rows.  held_bytes: of raw tiles that a thread has in registers at a time.
+    row_bytes: of its rows.
     """
 
     kernel: Kernel
@@ -102,7 +102,6 @@ class Rewriting:
     extent: int
     offset: int
     row_bytes: int = ROW_BYTES
-    held_bytes: int = _HELD_BYTES
 
     def __post_init__(self) -> None:
         self.elems = CHUNK_BYTES * 8 // self.operand.bits
@@ -183,7 +182,7 @@ class Rewriting:
     def _together(self) -> int:
         """Rows of a thread that are in registers at a time."""
         held = sum(raw.tensor.type.bits // 8 * self.elems for raw in self.raws)
-        return max(1, self.held_bytes // held)
+        return max(1, _HELD_BYTES // held)
 
     def _at(self, k: Index) -> list[Index]:
         rank = len(self.region.dims_of(self.value))

@@ -18,7 +18,7 @@ from .wgmma import ROW_BYTES
 
 GROUP = 8  # rows that a warp widens at once
 SOURCE_BYTES = 64  # of a row
-_TOGETHER = 2  # groups whose loads are under way; of four, registers are spilled beside 3x192 sums
+_TOGETHER = 4  # groups whose loads are under way
 
 
 @dataclass(frozen=True)

@@ -27,19 +27,15 @@ from ...mlir import ir
 from .wgrad import CHUNK, WgradShape, group_of, loaded_values, part_of, tap_and_channel
 from .wgrad_rewriting_sm90 import OperandRewriter
 
-# Bytes of X that a thread has at a time; with a halo it has few registers, beside three warpgroups
-# that multiply.
-_HELD_BYTES = {False: 48, True: 16}
-
 
 def rewriting_of(
-    kernel: Kernel, region: Region, call: Any, shape: WgradShape, offset: int, *, has_halo: bool
+    kernel: Kernel, region: Region, call: Any, shape: WgradShape, offset: int
 ) -> Rewriting:
     """How X is computed; offset: of its tile, bytes from the slot's start."""
     value, loaded = call.operands[0], loaded_values(region, call)[0]
     type_ = dnn.read_type(ir.RankedTensorType(value.type).element_type)
-    raw, held = RawRows(loaded, shape.x, offset, CHUNK), _HELD_BYTES[has_halo]
-    return Rewriting(kernel, region, value, type_, [raw], shape.c_group, offset, held_bytes=held)
+    raw = RawRows(loaded, shape.x, offset, CHUNK)
+    return Rewriting(kernel, region, value, type_, [raw], shape.c_group, offset)
 
 
 @dataclass

@@ -107,7 +107,7 @@ def _rewriter(
     """The warps that compute X, or turn operands of bytes."""
     gradient, image = operands
     if shape.computes:
-        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"], has_halo=False)
+        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"])
         return TapRewriter(
             [image], kernel=kernel, shape=shape, rewriting=rewriting, tile_rows=image.tile_rows,
             steps=steps,
@@ -133,7 +133,7 @@ def _halo_matrices(
     loop, operands = WgradStemLoop if is_stem else WgradHaloLoop, tile.operands(kernel)
     rewriter = ByteRewriter(operands, makings=tile.widened) if tile.widened else None
     if isinstance(tile, WgradHalo) and shape.computes:
-        rewriting = rewriting_of(kernel, region, call, shape, tile.image_offset, has_halo=True)
+        rewriting = rewriting_of(kernel, region, call, shape, tile.image_offset)
         rewriter = HaloRewriter(
             operands, kernel=kernel, tile=tile, rewriting=rewriting, steps=steps
         )

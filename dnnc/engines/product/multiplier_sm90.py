@@ -205,7 +205,7 @@ class Multiplier:
         self.turns.end(self.own, self.lane)
 
     def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        """Multiplies, and adds the sums of each stage by additions that round to f32."""
+        """Multiplies, and adds the sums of one stage, or some, by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
         k_steps = max(self._panels)
@@ -215,16 +215,37 @@ class Multiplier:
         registers = len(undefined) * columns // 2
         start = Promoted(cursor, [ops.zeros(ops.f32_type())] * registers)
 
-        @loop(0, place.steps, state=start)
-        def end(i: Any, now: Promoted) -> Promoted:
-            self.pipeline.wait_full(now.here)
-            parts = self._multiply_stage(now.here, ops.const(0), undefined, k_steps=k_steps)
+        def added(now: Promoted, stages: int) -> Promoted:
+            here, parts = now.here, undefined
+            for number in range(stages):
+                before = here
+                here = here.next(t.stages) if number else here
+                self.pipeline.wait_full(here)
+                is_added = ops.const(int(number > 0))
+                parts = self._multiply_stage(here, is_added, parts, k_steps=k_steps)
+                if number:
+                    wgmma.wait(1)
+                    self._release(before)
             parts = wgmma.wait_for(parts)
-            self._release(now.here)
+            self._release(here)
             flat = [value for part in parts for value in wgmma.unpacked(part)]
             totals = [total + value for total, value in zip(now.totals, flat, strict=True)]
-            return Promoted(now.here.next(t.stages), totals)
+            return Promoted(here.next(t.stages), totals)
 
+        together = t.promoted_stages
+        whole = place.steps // together * together if together > 1 else place.steps
+
+        @loop(0, whole, together, state=start)
+        def end(i: Any, now: Promoted) -> Promoted:
+            return added(now, together)
+
+        if together > 1:
+
+            @loop(whole, place.steps, state=end)
+            def rest(i: Any, now: Promoted) -> Promoted:
+                return added(now, 1)
+
+            end = rest
         each = columns // 2
         parts = [end.totals[i : i + each] for i in range(0, registers, each)]
         return end.here, [wgmma.packed(type_, part) for part in parts]

@@ -24,7 +24,7 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 # The same, where warps of the producer rewrite an operand, beside up to so many sums or more.
 _MOST_SUMS = 128
 # The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
-_REGISTERS_OF_THREE = {False: (32, 160), True: (56, 152)}  # by whether operands are rewritten
+_REGISTERS_OF_THREE = {False: (32, 160), True: (80, 144)}  # by whether operands are rewritten
 _REWRITING_REGISTERS = {False: (80, 208), True: (72, 216)}
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
@@ -91,6 +91,13 @@ class Tiling:
     def k_steps(self) -> int:
         """Instructions along k of a stage."""
         return self.row_bytes // wgmma.K_BYTES
+
+    @property
+    def promoted_stages(self) -> int:
+        """Stages whose sums are added to f32 sums together, where warps turn both operands: of 128
+        bytes of k."""
+        is_turned = all(operand["path"] == "rewritten" for operand in self.operands)
+        return wgmma.ROW_BYTES // self.row_bytes if is_turned else 1
 
     @property
     def is_all_async(self) -> bool:
