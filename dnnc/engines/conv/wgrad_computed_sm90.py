@@ -19,7 +19,7 @@ from ...codegen.hopper.wgmma import ROW_BYTES
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
-from ...codegen.state import loop
+from ...codegen.state import each
 from ...codegen.tiles.schedule import TilePlace
 from ...dialect import dnn
 from ...expr import Expr
@@ -54,15 +54,14 @@ class TapRewriter(OperandRewriter):
         first = (part_of(place.batch) * self.kernel.size(self.steps) + step) * CHUNK
         pixels = self.kernel.size(shape.pixels)
 
-        @loop(0, self.tile_rows, CHUNK)
-        def _(panel: Any, _: Any) -> Any:
+        @each(0, self.tile_rows, CHUNK)
+        def _(panel: Any) -> None:
             _, channel = tap_and_channel(shape, place.column + panel)
             self.rewriting.rewrite(
                 smem.byte_pointer(slot, panel * ROW_BYTES), CHUNK,
                 ops.minimum(channel, (shape.chunks - 1) * CHUNK), group,
                 lambda row: first + row < pixels, lambda: self.wait(here),
             )  # fmt: skip
-            return ()
 
 
 @dataclass
