@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ..dialect import dnn, structure
-from ..dialect.tensor import Tensor, is_in_tiles, symbols_of
+from ..dialect.tensor import Tensor, is_in_tiles, packed_strides, symbols_of
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
 from ..mlir import attributes_of, func, ir, linalg
 from .kernel import Kernel
+from .memory.parted import End, PartedTensor, StoredPart
 from .memory.tensors import GlobalTensor, ScalarTensor
 from .memory.tiled_tensor import TiledTensor
 from .walk.region_walk import Leaf, indexing_maps, inputs_of
@@ -29,7 +30,8 @@ class Region:
     """The linalg operations of one fusion.
 
     arguments: SSA argument -> tensor.  outputs: (returned value, tensor), in order.  adds: whether
-    results are added to what outputs hold, see `GlobalTensor`.
+    results are added to what outputs hold, see `GlobalTensor`.  parted: of outputs, by place, that
+    stand for several or for more axes, what is stored in their place.
     """
 
     function: Any
@@ -37,6 +39,7 @@ class Region:
     outputs: tuple[tuple[Any, Tensor], ...]
     symbols: tuple[Dim, ...]
     adds: bool = False
+    parted: Mapping[int, tuple[StoredPart, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(function: Any) -> Region:
@@ -94,9 +97,17 @@ class Region:
 
     def targets(
         self, kernel: Kernel, *, is_exclusive: bool = True
-    ) -> list[tuple[Any, GlobalTensor]]:
-        """(returned value, where it is stored) of each output."""
-        return [(v, self._target(kernel, v, t, is_exclusive)) for v, t in self.outputs]
+    ) -> list[tuple[Any, Any]]:
+        """(returned value, where it is stored) of each output; `GlobalTensor`, or `PartedTensor`."""
+        return [
+            (
+                v,
+                PartedTensor(kernel, self.parted[place], is_exclusive)
+                if place in self.parted
+                else self._target(kernel, v, t, is_exclusive),
+            )
+            for place, (v, t) in enumerate(self.outputs)
+        ]
 
     def _target(
         self, kernel: Kernel, value: Any, tensor: Tensor, is_exclusive: bool
@@ -111,6 +122,21 @@ class Region:
         in memory: `targets` know where their elements go."""
         pairs = [(_matrices(v) if is_in_tiles(t) else v, t) for v, t in self.outputs]
         return replace(self, outputs=tuple(pairs))
+
+    def behind_parts(self, plan: Sequence[Sequence[End]]) -> Region:
+        """The region with what outputs are parts of in their place; plan: of each of these the ends
+        that it has; empty: outputs are as they are."""
+        outputs, parted = list[tuple[Any, Tensor]](), dict[int, tuple[StoredPart, ...]]()
+        for place, ends in enumerate(plan):
+            value, tensor = self.outputs[ends[0].place]
+            if ends[0].axes:
+                for _ in range(ends[0].views):
+                    (value,) = read_values(value.owner)
+                dims = self.dims_of(value)
+                parted[place] = tuple(StoredPart(self.outputs[e.place][1], e) for e in ends)
+                tensor = replace(tensor, uid=None, dims=dims, strides=packed_strides(dims))
+            outputs.append((value, tensor))
+        return replace(self, outputs=tuple(outputs), parted=parted) if plan else self
 
     def dims_of(self, value: Any) -> tuple[Expr, ...]:
         """The sizes of any tensor of the region, by its type."""

@@ -7,8 +7,10 @@
 ->  product [B*S, N] --add r [B*S, N]--> y [B*S, N]
 
 What is loaded or stored keeps its uid, hence its memory.  Views behind a product sink below the
-pointwise work and the reductions that follow.  A view stays an operation where no strides say what
-it does, and in fusions without a product, whose engines walk through views.
+pointwise work and the reductions that follow.  Of a matmul's result an output may be some columns,
+or have axes that count through its rows or columns together: one slice and one reshape at the end
+then say where it lies (`stored_parts`).  A view stays an operation where neither says what it does,
+and in fusions without a product, whose engines walk through views.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from .ops.moe_grouped_matmul import MoeGroupedMatmul
 from .ops.pointwise import Pointwise
 from .ops.reduction import Reduction
 from .ops.views import Reshape, Slice, Transpose, View
+from .stored_parts import stored_part
 from .tensor import Tensor, packed_strides
 
 _ONE = Expr.of(1)
@@ -223,6 +226,10 @@ class _Sinking:
         # A tensor behind views -> the one ahead of them, and the views.
         self.sunk: dict[Tensor, tuple[Tensor, _Chain]] = {}
         self.stored: dict[Tensor, Tensor] = {}
+        # A tensor that is stored in parts -> the one that the parts are of.
+        self.parted: dict[Tensor, Tensor] = {}
+        heavy = list(filter(_is_product, ops))
+        self.has_parts = not is_attention and all(isinstance(op, Matmul) for op in heavy)
 
     def result(self) -> _Parts | None:
         """The operations and outputs; None: no view sinks, or one of those that do gets stuck."""
@@ -243,7 +250,7 @@ class _Sinking:
         return tuple(ops), outputs
 
     def _take(self, op: Op) -> None:
-        if isinstance(op, Transpose | Reshape) and self._sinks(op):
+        if isinstance(op, View) and _is_view(op) and self._sinks(op):
             base, chain = self.sunk.get(op.x, (op.x, ()))
             self.sunk[op.y] = base, (*chain, (op, op))
         elif not any(tensor in self.sunk for tensor in op.operands):
@@ -256,7 +263,9 @@ class _Sinking:
             raise _Unlike
 
     def _sinks(self, op: View) -> bool:
-        if not _is_view(op) or not all(map(_has_plain_memory, (op.x, op.y))):
+        if not all(map(_has_plain_memory, (op.x, op.y))):
+            return False
+        if isinstance(op, Slice) and not self.has_parts:
             return False
         return op.x in self.sunk or not (self.is_attention and _keeps_matrices(op))
 
@@ -264,6 +273,8 @@ class _Sinking:
         """Adds an operation on what lies ahead of views, which go behind it."""
         chain = next(self.sunk[t][1] for t in op.operands if t in self.sunk)
         origins = [origin for _, origin in chain]
+        if any(isinstance(origin, Slice) for origin in origins):
+            raise _Unlike
         others = {tensor: self._ahead_of(origins, tensor) for tensor in op.operands}
         dims, behind = y.shape, list[_Step]()
         for origin in reversed(origins):
@@ -300,20 +311,64 @@ class _Sinking:
         if y not in self.sunk:
             return y
         base, chain = self.sunk[y]
-        dims, strides = y.shape, y.layout
-        for step, _ in reversed(chain):
-            found = _ahead(step, dims, strides)
-            if found is None:
-                raise _Unlike
-            dims, strides = found
-        if not _has_plain_memory(y) or not self._is_stored_in_rows(dims, strides):
+        if not _has_plain_memory(y):
             raise _Unlike
+        found: tuple[_Dims, _Dims] | None = y.shape, y.layout
+        for step, _ in reversed(chain):
+            if found is not None:
+                found = None if isinstance(step, Slice) else _ahead(step, *found)
+        if found is None or not self._is_stored_in_rows(*found):
+            return self._part(y, base, [step for step, _ in chain])
+        dims, strides = found
         stored = replace(y, dims=dims, strides=strides)
-        if base in self.stored or base in self.outputs:
+        if base in self.stored or base in self.outputs or base in self.parted:
             self.ops.append(_copy(base, stored))
         else:
             self.stored[base] = stored
         return stored
+
+    def _part(self, y: Tensor, base: Tensor, views: Sequence[View]) -> Tensor:
+        """The tensor that is stored in the memory of an output that no strides of the product's
+        dims say, behind a slice and a reshape."""
+        if not self.has_parts or y.is_virtual or y.type.kind == "b":
+            raise _Unlike
+        part = stored_part(base.shape, views, y.layout)
+        if part is None or not self._has_parts_in_rows(part.digits):
+            raise _Unlike
+        if base not in self.parted:
+            self.parted[base] = base
+            if base in self.stored or base in self.outputs:
+                self.parted[base] = _virtual(base, base.shape)
+                self.ops.append(_copy(base, self.parted[base]))
+        x = self.parted[base]
+        if part.columns != x.shape[-1]:
+            cut = _virtual(y, (*x.shape[:-1], part.columns))
+            starts = (0,) * (x.rank - 1) + (part.start,)
+            end = (part.columns + part.start).constant or -1
+            stops = (-1,) * (x.rank - 1) + (-1 if end == x.shape[-1].constant else end,)
+            self._append_view(Slice(x=x, y=cut, starts=starts, stops=stops, steps=(1,) * x.rank), y)
+            x = cut
+        flat = [digit for digits in part.digits for digit in digits]
+        dims, strides = (tuple(each) for each in zip(*flat, strict=True))
+        stored = replace(y, dims=dims, strides=strides)
+        if len(dims) == x.rank:
+            last = self.ops.pop()
+            assert isinstance(last, Slice), "strides alone say where the output lies"
+            self.ops.append(last.with_tensors({x: stored}))
+        else:
+            self._append_view(Reshape(x=x, y=stored, reshape_mode="LOGICAL"), y)
+        return stored
+
+    def _append_view(self, made: View, y: Tensor) -> None:
+        made.name, made.made_at = y.name, y.made_at
+        self.ops.append(made)
+
+    def _has_parts_in_rows(self, digits: Sequence[Sequence[tuple[Expr, Expr]]]) -> bool:
+        """Whether neighbours in memory, if there are any, are of one row or column."""
+        places = [(axis, place) for axis, own in enumerate(digits) for place, (extent, stride)
+                  in enumerate(own) if stride.constant == 1 and extent.constant != 1]  # fmt: skip
+        inner = {(axis, len(digits[axis]) - 1) for axis in (len(digits) - 2, len(digits) - 1)}
+        return set(places) <= inner
 
     def _is_stored_in_rows(self, dims: _Dims, strides: _Dims) -> bool:
         """Whether elements that lie side by side are of one row or column of a product, of one

@@ -4,7 +4,8 @@
 ->  q = a @ w[:, 0:N] + b[:, 0:N];  k = ...;  v = ...
 
 Only where the parts lie apart, are outputs or views of them are, and nothing else reads the result:
-one that other operations read is stored once, and they read their parts where they lie.
+one that other operations read is stored once, and they read their parts where they lie.  And only
+where one product can't store the parts (`stored_parts`): it reads a once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .op import Op
 from .ops.matmul import Matmul
 from .ops.pointwise import Pointwise
 from .ops.views import Reshape, Slice, Transpose
+from .stored_parts import PART_ELEMENTS
 from .tensor import Tensor, packed_strides
 
 _Readers = Mapping[Tensor, Sequence[Op]]
@@ -75,7 +77,14 @@ def _parts(y: Tensor, readers: _Readers) -> list[Slice]:
         if not _is_stored(part.y, readers):
             return []
         end = part.starts[-1] + (part.y.shape[-1].constant or 0)
-    return found
+    return [] if _begin_together(y, found) else found
+
+
+def _begin_together(y: Tensor, parts: Sequence[Slice]) -> bool:
+    """Whether each part begins and ends where what kernels store together does."""
+    ends = {part.starts[-1] + (part.y.shape[-1].constant or 0) for part in parts}
+    borders = {part.starts[-1] for part in parts} | (ends - {y.shape[-1].constant})
+    return y.type.kind != "b" and not any(border % PART_ELEMENTS for border in borders)
 
 
 def _is_stored(tensor: Tensor, readers: _Readers) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from ...codegen import ops
@@ -35,87 +35,18 @@ from ...codegen.totals import reduce
 from ...codegen.totals.row_exchange import RowExchange
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk, inputs_of
-from ...expr import Expr
 from ...mlir import arith, nvvm
 from .bits_sm90 import QuadBits
 from .epilogue_loads_sm90 import Loads
 from .exit_sm90 import Exits
+from .fragments_sm90 import Edge, Fragment, Registers
 from .matrices_sm90 import Matrices
+from .parted_sm90 import PartedStore
 from .scatter_sm90 import scatter
 from .tile_sm90 import Tiling
 
 _FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
 _QUAD = 4  # lanes that hold a row
-
-
-@dataclass
-class Edge:
-    """A coordinate near a tensor's end: kept inside it, and whether it was there.
-
-    inside: i1, None where it always is.  end: where a group of them ends, inside the tensor.
-    is_there: i1, whether it is an element's at all; None: it is, before the end.
-    """
-
-    kernel: Kernel
-    number: Any
-    size: Expr
-    tile: int
-    width: int
-    end: Any = None
-    is_there: Any = None
-
-    @cached_property
-    def inside(self) -> Any:
-        return ops.both(self.is_there, self._is_before_end)
-
-    @property
-    def _is_before_end(self) -> Any:
-        if self.end is not None:
-            return self.number < self.end
-        if self.size.known_divisor() % self.tile == 0:
-            return None
-        return self.number < self.kernel.size(self.size)
-
-    @cached_property
-    def kept(self) -> Any:
-        if self.end is not None:
-            return ops.minimum(self.number, self.end - 1)
-        if self.size.known_divisor() % self.tile == 0:
-            return self.number
-        last = self.kernel.size(self.size) - self.width
-        return ops.minimum(self.number, last)
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """One or two neighbours of a row of a warpgroup's tile.
-
-    row, column: where.  block: of 64 rows.  half: upper or lower of the thread's rows in it.
-    register: of the first one.
-    """
-
-    row: Edge
-    column: Edge
-    block: int
-    half: int
-    register: int
-
-    @property
-    def inside(self) -> Any:
-        return ops.both(self.row.inside, self.column.inside)
-
-
-class Registers:
-    """Values in registers, as a leaf of the walk of g2: those of the fragment in hand.
-
-    g2 reads the product, and what is loaded beside it, at the fragment's own place only.
-    """
-
-    def __init__(self) -> None:
-        self.current: Any = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        return self.current
 
 
 @dataclass
@@ -152,7 +83,12 @@ class Epilogue:
         self.store_maps = {
             place: self._store_map(store)
             for place, store in self.stores
-            if t.epilogue.outputs[place] == "tma"
+            if t.epilogue.outputs[place] == "tma" and place not in self.region.parted
+        }
+        self.parted = {
+            place: PartedStore(self.kernel, store, self.region.parted[place], self.matrices.space)
+            for place, store in self.stores
+            if t.epilogue.outputs[place] == "tma" and place in self.region.parted
         }
         self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
@@ -322,6 +258,8 @@ class Epilogue:
         ]
         with ops.if_(self.thread.eq(0)):
             for place, store, source in places:
+                if place in self.parted:
+                    self.parted[place].start(source, there, self.store_policy)
                 if place not in self.store_maps:
                     continue
                 corner = self._corner(store.box, there)
@@ -330,7 +268,7 @@ class Epilogue:
                 store.start(self.store_maps[place], source, corner, self.store_policy)
             tma.commit()
         for place, store, source in places:
-            if place not in self.store_maps:
+            if place not in self.store_maps and place not in self.parted:
                 target = tile.targets[place][1]
                 scatter(target, store, source, self.thread, partial(tile.place, there))
 

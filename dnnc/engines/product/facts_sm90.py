@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ...codegen.hopper import tma, wgmma
+from ...codegen.memory.parted import End
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise, Reduction
@@ -19,6 +20,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr
 from .bits_sm90 import swaps_of_bits
+from .ends import Grain, ends_of
 from .model_sm90 import OperandLoads, load_share
 from .operands_sm90 import OperandFacts, axes_of, operand_of
 from .pattern import (
@@ -97,12 +99,15 @@ class ResultFacts:
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
     of the product's dims has contiguous columns.  can_turn: whether results with SWAP_AB=1 go
     through shared memory turned.  is_heavy: whether costly functions make them.
+    ends, grains: see `Ends`; empty: outputs are as they are.
     """
 
     swaps: tuple[int, ...]
     is_along_columns: bool = False
     can_turn: bool = False
     is_heavy: bool = False
+    ends: tuple[tuple[End, ...], ...] = ()
+    grains: tuple[Grain | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,8 @@ class ProductFacts:
 @remembered
 def facts_of(fusion: Fusion) -> ProductFacts:
     """The facts of a fusion that the engine takes."""
+    ends = ends_of(fusion)
+    fusion = ends.fusion
     found = matmuls_of(fusion)
     op, row = found[0], instruction_for(found[0])
     grouped = is_grouped(fusion)
@@ -187,14 +194,16 @@ def facts_of(fusion: Fusion) -> ProductFacts:
             loads=_loads_of(fusion, op, [operand for operand, _ in sides]),
         ),
         epilogue=(
-            _epilogue_of(fusion, swaps=False, turns=False),
-            _epilogue_of(fusion, swaps=True, turns=can_turn),
+            _epilogue_of(fusion, ends.grains, swaps=False, turns=False),
+            _epilogue_of(fusion, ends.grains, swaps=True, turns=can_turn),
         ),
         results=ResultFacts(
             swaps=tuple(swaps_of_bits(fusion)),
             is_along_columns=bool(whole) and is_along_columns(whole[0]),
             can_turn=can_turn,
             is_heavy=any(is_heavy(other) for other in fusion.ops),
+            ends=ends.of_outputs,
+            grains=ends.grains,
         ),
         rows=RowFacts(
             is_grouped=grouped,
@@ -247,13 +256,22 @@ def computes_operands(fusion: Fusion) -> bool:
 # ---- what goes through shared memory after the product
 
 
-def _epilogue_of(fusion: Fusion, *, swaps: bool, turns: bool) -> EpilogueFacts:
+def _epilogue_of(
+    fusion: Fusion, grains: Sequence[Grain | None], *, swaps: bool, turns: bool
+) -> EpilogueFacts:
     """turns: results and what is read beside them go through shared memory turned."""
     dims = matmul_of(fusion).c.shape
+    grain_of = dict(zip(fusion.outputs, grains, strict=False))
     # Groups begin at any row: boxes whose rows are contiguous can't.
     is_staged = not (swaps and is_grouped(fusion))
     paths = tuple(
-        _path(t, dims, is_staged and stored_by_tma(t, swaps=swaps and not turns))
+        _path(
+            t,
+            dims,
+            is_staged
+            and stored_by_tma(t, swaps=swaps and not turns)
+            and _is_whole(t, grain_of.get(t)),
+        )
         for t in fusion.outputs
     )
     loads = [
@@ -271,6 +289,11 @@ def _epilogue_of(fusion: Fusion, *, swaps: bool, turns: bool) -> EpilogueFacts:
         # A group may end between two neighbours.
         is_even=is_staged and dims[-2 if swaps else -1].known_divisor() % 2 == 0,
     )
+
+
+def _is_whole(tensor: Tensor, grain: Grain | None) -> bool:
+    """Whether columns that are stored together from shared memory are of one part."""
+    return grain is None or grain.columns * tensor.type.bits % (8 * tma.ALIGNMENT) == 0
 
 
 def _path(tensor: Tensor, dims: tuple[Expr, ...], is_staged: bool) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any, ClassVar
 
 from ...codegen.ampere.operand_tile import Side, access_bytes, is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.memory.matrix_tile import MatrixTile
+from ...codegen.memory.parted import End
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -28,9 +30,11 @@ from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..plain_data import plain, record_of
 from ..surface import fp8_reasons, pattern_reason, too_large_reasons
 from ..views.reads import layout_model
 from .bits import bits_reason, booleans_of, swaps_of
+from .ends import ends_of
 from .exit_model import TileReduction, exit_seconds
 from .exits import SpaceAxes
 from .kernel_sm80 import (
@@ -101,7 +105,7 @@ class MatmulSm80Engine(Engine):
             return reasons
         return (
             *self._type_reasons(matmul_of(fusion)),
-            *_after_reasons(fusion),
+            *_after_reasons(ends_of(fusion).fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
             *tile_reasons(matmul_of(fusion)),
@@ -143,6 +147,7 @@ class MatmulSm80Engine(Engine):
         return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        fusion = ends_of(fusion).fusion
         op = matmul_of(fusion)
         a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
         work = _work(fusion)
@@ -167,17 +172,25 @@ class MatmulSm80Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+        ends = ends_of(fusion)
+        fusion = ends.fusion
         op = matmul_of(fusion)
         a, b = _operand_plans(fusion)
         whole = whole_outputs(fusion, op.c)
         along = _along(whole)
         width = fragment_width((t.type for t in whole), op.c.shape[-2 if along == "m" else -1])
-        return tile_plan(knobs, a, b, along, width, output_paths(fusion, whole))
+        for grain in filter(None, ends.grains):
+            width = gcd(width, grain.rows if along == "m" else grain.columns)
+        plan = tile_plan(knobs, a, b, along, width, output_paths(fusion, whole))
+        if ends.of_outputs:
+            plan["ends"] = [[plain(end) for end in own] for own in ends.of_outputs]
+        return plan
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        emit_product(region, tile, output, _matrices)
+        ends = [[record_of(End, end) for end in own] for own in tile.get("ends", ())]
+        emit_product(region.behind_parts(ends), tile, output, _matrices)
 
 
 def _is_summed_apart(op: Product, target: Target) -> bool:

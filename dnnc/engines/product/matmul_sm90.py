@@ -34,6 +34,7 @@ from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import RATE_OF, bytes_of, pattern_reason, target_reasons, too_large_reasons
 from .bits_sm90 import bits_reasons
 from .choice_sm90 import FRAGMENTS, TURNS, Choice
+from .ends import ends_of
 from .facts_sm90 import SPLITS, facts_of, promotes
 from .knobs_sm90 import (
     COLUMNS,
@@ -97,7 +98,8 @@ class MatmulSm90Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if refused := products_reasons(fusion, _MOST_PRODUCTS):
             return refused
-        reasons = target_reasons(self.only_target, target)
+        reasons = [*target_reasons(self.only_target, target), *too_large_reasons(fusion)]
+        fusion = ends_of(fusion).fusion
         first, *others = matmuls_of(fusion)
         for op in (first, *others):
             reasons += self._operand_reasons(op)
@@ -116,7 +118,7 @@ class MatmulSm90Engine(Engine):
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
         epilogue = reducing_epilogue_reasons(fusion, most_columns(fusion) * MOST_BLOCKS)
-        reasons += [*epilogue, *bits_reasons(fusion), *too_large_reasons(fusion)]
+        reasons += [*epilogue, *bits_reasons(fusion)]
         return (*reasons, *tile_reasons(first))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
@@ -210,7 +212,7 @@ class MatmulSm90Engine(Engine):
             facts.epilogue[choice.swaps].is_direct or leaves_few(choice, facts),
             target.mma_tflops[RATE_OF[facts.row.a]],
             target,
-        ).predict(_work(fusion))
+        ).predict(_work(ends_of(fusion).fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         op = matmul_of(fusion)
@@ -233,6 +235,7 @@ class MatmulSm90Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=Choice.of(knobs).swaps))
+        region = region.behind_parts(tiling.epilogue.ends)
         emit_product(region, tiling, output, matmul_matrices)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...codegen.hopper import wgmma
+from ...codegen.memory.parted import End
 
 MOST_COLUMNS = 256  # of an instruction
 
@@ -91,6 +92,7 @@ class EpilogueTiles:
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     is_turned: whether staged tensors are contiguous along the rows.
     gives_up_stores: whether L2 gives up lines of outputs before others.
+    ends: of each output, those of the region that are stored in its place; empty: each is as it is.
     """
 
     outputs: tuple[str, ...]
@@ -101,6 +103,7 @@ class EpilogueTiles:
     exchanges: int = 0
     is_turned: bool = False
     gives_up_stores: bool = False
+    ends: tuple[tuple[End, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...codegen.hopper import tma, wgmma
 from .choice_sm90 import Choice
+from .ends import Grain
 from .facts_sm90 import ProductFacts
 from .operands_sm90 import OperandFacts
 from .shared_layout_sm90 import rewriting_bytes, tile_bytes
@@ -32,7 +34,7 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
     order = sorted(range(len(distinct)), key=lambda i: distinct[i].is_a == swaps)
     places = {number: place for place, number in enumerate(order)}
     group_rows = max(1, choice.swizzle // (rows * cluster[0]))
-    return Tiling(
+    tiling = Tiling(
         row=wgmma.INSTRUCTIONS[facts.row.b, facts.row.a] if swaps else facts.row,
         block=choice.block,
         grid=TileGrid(cluster, splits, facts.rows.groups, group_rows),
@@ -47,6 +49,7 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
             pair=2 if epilogue.is_even else 1,
             exchanges=exchanges(spans, choice.block.blocks_of_rows),
             is_turned=is_turned(columns, swaps=swaps, can_turn=facts.results.can_turn),
+            ends=facts.results.ends,
         ),
         stages=choice.stages,
         operands=_operands([distinct[number] for number in order], facts, choice),
@@ -58,6 +61,22 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
         row_bytes=facts.row_bytes,
         rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.operands.rewrites else 0,
     )
+    return _with_parts(tiling, facts.results.grains) if facts.results.ends else tiling
+
+
+def _with_parts(tiling: Tiling, grains: Sequence[Grain | None]) -> Tiling:
+    """A tiling in which TMA stores an output's parts only where a buffer is of one of them."""
+    sides = (wgmma.M, tiling.shared.chunk)
+    rows, columns = sides[::-1] if tiling.block.swaps else sides
+
+    def path(path: str, grain: Grain | None) -> str:
+        if path != "tma" or grain is None:
+            return path
+        is_whole = not grain.rows % rows and not grain.columns % columns
+        return path if is_whole and grain.is_moved else "scattered"
+
+    outputs = tuple(map(path, tiling.epilogue.outputs, grains))
+    return replace(tiling, epilogue=replace(tiling.epilogue, outputs=outputs))
 
 
 def leaves_few(choice: Choice, facts: ProductFacts) -> bool:
