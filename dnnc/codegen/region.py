@@ -95,9 +95,7 @@ class Region:
             for value, tensor in self.arguments.items()
         }
 
-    def targets(
-        self, kernel: Kernel, *, is_exclusive: bool = True
-    ) -> list[tuple[Any, Any]]:
+    def targets(self, kernel: Kernel, *, is_exclusive: bool = True) -> list[tuple[Any, Any]]:
         """(returned value, where it is stored) of each output; `GlobalTensor`, or `PartedTensor`."""
         return [
             (

@@ -317,9 +317,14 @@ class _Sinking:
         for step, _ in reversed(chain):
             if found is not None:
                 found = None if isinstance(step, Slice) else _ahead(step, *found)
-        if found is None or not self._is_stored_in_rows(*found):
+        if found is None:
             return self._part(y, base, [step for step, _ in chain])
-        dims, strides = found
+        if not self._is_stored_in_rows(*found):
+            raise _Unlike
+        return self._whole(y, base, *found)
+
+    def _whole(self, y: Tensor, base: Tensor, dims: _Dims, strides: _Dims) -> Tensor:
+        """A tensor that is stored with some strides in an output's memory."""
         stored = replace(y, dims=dims, strides=strides)
         if base in self.stored or base in self.outputs or base in self.parted:
             self.ops.append(_copy(base, stored))
@@ -328,34 +333,31 @@ class _Sinking:
         return stored
 
     def _part(self, y: Tensor, base: Tensor, views: Sequence[View]) -> Tensor:
-        """The tensor that is stored in the memory of an output that no strides of the product's
-        dims say, behind a slice and a reshape."""
+        """The tensor that is stored in the memory of an output that is a part of the product's
+        columns, or along whose axes several count through one of the product's."""
         if not self.has_parts or y.is_virtual or y.type.kind == "b":
             raise _Unlike
         part = stored_part(base.shape, views, y.layout)
         if part is None or not self._has_parts_in_rows(part.digits):
             raise _Unlike
+        flat = [digit for digits in part.digits for digit in digits]
+        dims, strides = (tuple(each) for each in zip(*flat, strict=True))
+        if dims == base.shape:
+            return self._whole(y, base, dims, strides)
         if base not in self.parted:
             self.parted[base] = base
             if base in self.stored or base in self.outputs:
                 self.parted[base] = _virtual(base, base.shape)
                 self.ops.append(_copy(base, self.parted[base]))
-        x = self.parted[base]
+        x, stored = self.parted[base], replace(y, dims=dims, strides=strides)
         if part.columns != x.shape[-1]:
-            cut = _virtual(y, (*x.shape[:-1], part.columns))
-            starts = (0,) * (x.rank - 1) + (part.start,)
-            end = (part.columns + part.start).constant or -1
-            stops = (-1,) * (x.rank - 1) + (-1 if end == x.shape[-1].constant else end,)
+            is_last = len(dims) == x.rank
+            cut = stored if is_last else _virtual(y, (*x.shape[:-1], part.columns))
+            ahead = x.rank - 1
+            starts, stops = (*(0,) * ahead, part.start), (*(-1,) * ahead, part.end)
             self._append_view(Slice(x=x, y=cut, starts=starts, stops=stops, steps=(1,) * x.rank), y)
             x = cut
-        flat = [digit for digits in part.digits for digit in digits]
-        dims, strides = (tuple(each) for each in zip(*flat, strict=True))
-        stored = replace(y, dims=dims, strides=strides)
-        if len(dims) == x.rank:
-            last = self.ops.pop()
-            assert isinstance(last, Slice), "strides alone say where the output lies"
-            self.ops.append(last.with_tensors({x: stored}))
-        else:
+        if x is not stored:
             self._append_view(Reshape(x=x, y=stored, reshape_mode="LOGICAL"), y)
         return stored
 

@@ -39,10 +39,12 @@ class _Digit:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """start, columns: of the part along the product's last axis.  digits: of each axis of the
-    product, the extents and strides of the axes that count through it, outermost first."""
+    """start, end, columns: of the part along the product's last axis; an end of -1 is that of the
+    axis.  digits: of each axis of the product, the extents and strides of the axes that count
+    through it, outermost first."""
 
     start: int
+    end: int
     columns: Expr
     digits: tuple[tuple[tuple[Expr, Expr], ...], ...]
 
@@ -72,10 +74,10 @@ def stored_part(dims: _Dims, views: Sequence[View], strides: _Dims) -> StoredPar
     if start.constant is None or start.constant % PART_ELEMENTS:
         return None
     extent = product(digit.extent for digit in columns)
-    end = start + extent
-    if end != dims[-1] and (end.constant is None or end.constant % PART_ELEMENTS):
+    end = -1 if start + extent == dims[-1] else (start + extent).constant
+    if end is None or (end > 0 and end % PART_ELEMENTS):
         return None
-    return StoredPart(start.constant, extent, _with_ones(merged))
+    return StoredPart(start.constant, end, extent, _with_ones(merged))
 
 
 def _behind(
@@ -189,12 +191,13 @@ def _merged(digits: Sequence[_Digit]) -> list[_Digit]:
 
 
 def _with_ones(merged: Sequence[Sequence[_Digit]]) -> tuple[tuple[tuple[Expr, Expr], ...], ...]:
-    """Extents and strides of all digits; an axis of one element has one of that extent, whose
-    stride packs what lies inside it."""
+    """Extents and strides of all digits of several elements; an axis without one has one of one
+    element, whose stride packs what lies inside it."""
     found: list[tuple[tuple[Expr, Expr], ...]] = []
     inside = _ONE
     for digits in reversed(merged):
-        own = tuple((digit.extent, digit.stride) for digit in digits) or ((_ONE, inside),)
+        several = [digit for digit in digits if digit.extent.constant != 1]
+        own = tuple((digit.extent, digit.stride) for digit in several) or ((_ONE, inside),)
         inside = own[0][0] * own[0][1]
         found.append(own)
     return tuple(found[::-1])

@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 import dnnc
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.ops.views import View
+from dnnc.engines.product.ends import ends_of
 
 F64 = {"io_data_type": "f64", "intermediate_data_type": "f64", "compute_data_type": "f64"}
 
@@ -262,3 +263,53 @@ def test_random_views():
         fusion = assert_same(random_graph(seed))
         fewer += len(views(fusion)) < len(views(fusion.in_graph))
     assert fewer > 10
+
+
+# ---- what is stored in parts
+
+
+def random_parts(seed):
+    """Views of a product's columns as outputs, in any places of memory."""
+    random_ = random.Random(seed)
+    g = dnnc.pygraph(**F64)
+    batch, rows, columns = random_.choice([(1, 6, 16), (2, 4, 24), (1, 1, 48)])
+    y = g.relu(product(g, rows, columns, batch=batch))
+    for _ in range(random_.randrange(1, 4)):
+        part, dims = y, [batch, rows, columns]
+        for _ in range(random_.randrange(1, 5)):
+            axis, size = random_.randrange(len(dims)), random_.choice([1, 2, 8, 16])
+            if random_.random() < 0.5 and dims[axis] >= size:
+                first = random_.randrange(0, dims[axis] - size + 1, size)
+                cut = [slice(0, n) for n in dims]
+                cut[axis] = slice(first, first + size)
+                part, dims = g.slice(part, cut), [*dims[:axis], size, *dims[axis + 1 :]]
+            else:
+                part, dims = random_view(g, random_, part, dims)
+        out(part, dims, random_strides(random_, dims))
+    return g
+
+
+def test_random_parts():
+    parted = 0
+    for seed in range(50):
+        fusion = assert_same(random_parts(seed))
+        parted += bool(ends_of(fusion).of_outputs)
+    assert parted > 5
+
+
+def test_parts_with_heads_are_a_slice_and_a_reshape_each():
+    g = dnnc.pygraph(**F64)
+    y = product(g, 10, 48)
+    for i in range(3):  # queries, keys, values: [B * S, H * D] as [B, H, S, D]
+        part = g.slice(y, [slice(0, 1), slice(0, 10), slice(16 * i, 16 * i + 16)])
+        out(
+            g.transpose(reshaped(g, part, [2, 5, 2, 8]), [0, 2, 1, 3]), [2, 2, 5, 8], [80, 40, 8, 1]
+        )
+    fusion = assert_same(g)
+    assert [op.op_name for op in fusion.ops] == ["matmul", *["slice", "reshape"] * 3]
+    ends = ends_of(fusion)
+    assert [op.op_name for op in ends.fusion.ops] == ["matmul"]
+    (parts,) = ends.of_outputs
+    assert [(part.start, part.stop) for part in parts] == [(0, 16), (16, 32), (32, 0)]
+    assert {part.axes for part in parts} == {((0,), (1, 2), (3, 4))}
+    assert (ends.grains[0].rows, ends.grains[0].columns) == (5, 8)

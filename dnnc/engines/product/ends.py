@@ -94,7 +94,7 @@ def _views(fusion: Fusion, output: Tensor) -> list[Slice | Reshape]:
 def _end(
     place: int, views: list[Slice | Reshape], output: Tensor, dims: tuple[Expr, ...]
 ) -> End | None:
-    """What views of a tensor of a product's dims give; None: not what an end is."""
+    """An output behind views of a tensor of a product's dims; None: the views are others."""
     if views[0].x.shape != dims or output.type.kind == "b":
         return None
     first, last = views[0], views[-1]

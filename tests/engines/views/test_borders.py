@@ -38,6 +38,13 @@ def engines_of(plan):
     return [fusion.engine for fusion in plan.programs[0].fusions]
 
 
+def maps_of(plan):
+    """Tensors that TMA moves in a plan of one launch."""
+    (step,) = plan.programs[0].variants[0].steps
+    maps = (arg.tensor_map for arg in step.launch.args)
+    return {(m.uid, m.offset) for m in maps if m}
+
+
 # ---- products
 
 
@@ -104,9 +111,7 @@ def test_residuals_that_views_give_come_by_tma(build):
     g = dnnc.pygraph(**HALVES)
     build(g).set_output()
     plan = check(g, target="sm_90a", knobs=PLAIN_TILES)
-    (step,) = plan.programs[0].variants[0].steps
-    maps = {(m.uid, m.offset) for m in (arg.tensor_map for arg in step.launch.args) if m}
-    assert len(maps) == 4  # A, B, the residual, the output
+    assert len(maps_of(plan)) == 4  # A, B, the residual, the output
 
 
 def test_an_output_and_a_view_of_it():
@@ -220,13 +225,43 @@ def test_a_layer_of_llama_copies_no_heads():
     assert names.count("pointwise") == 2  # the rotations, which read through their views
 
 
-def test_outputs_that_are_parts_of_a_product():
-    def graph(rows, hidden):
-        g = dnnc.pygraph(**HALVES)
-        packed = linear(g, g.tensor([1, rows, hidden]), hidden, 3 * hidden)
-        for i in range(3):
-            columns_of(g, packed, rows, i * hidden, (i + 1) * hidden).set_output()
-        return g
+def parts_of_a_product(tokens, size, counts, *, is_flat=True, depth=16):
+    """Queries, keys and values of some heads each, [B, H, S, D]."""
+    batch, g = 2, dnnc.pygraph(**HALVES)
+    rows = batch * tokens
+    x = g.tensor([1, rows, depth] if is_flat else [batch, tokens, depth])
+    packed = linear(g, x, depth, sum(counts) * size)
+    for i, count in enumerate(counts):
+        first = sum(counts[:i]) * size
+        part = g.slice(packed, [slice(None), slice(None), slice(first, first + count * size)])
+        heads(g, part, batch, tokens, count, size).set_output().set_stride(
+            list(packed_strides([batch, count, tokens, size]))
+        )
+    return g
 
-    assert fusions(graph(2048, 1024)) == ["matmul_sm90"] * 3
-    check(graph(24, 16), target="sm_80")
+
+@pytest.mark.parametrize(
+    ("graph", "moved"),
+    [
+        (lambda: parts_of_a_product(64, 64, (2, 1)), 2),
+        (lambda: parts_of_a_product(40, 64, (2, 1, 1), is_flat=False), 3),
+        (lambda: parts_of_a_product(40, 32, (2, 1)), 0),  # a tile has rows of two sequences
+        (lambda: parts_of_a_product(20, 4, (2, 4)), 0),  # heads of 8 bytes
+    ],
+)
+@pytest.mark.parametrize("knobs", [PLAIN_TILES, {"SWAP_AB": 1, "TILE_M": 128, "TILE_N": 128}])
+def test_outputs_that_are_parts_of_a_product(graph, moved, knobs):
+    assert len(maps_of(check(graph(), target="sm_90a", knobs=knobs))) == 2 + moved
+
+
+def test_outputs_that_are_parts_of_a_product_on_ampere():
+    plan = check(parts_of_a_product(20, 24, (2, 1, 1)), target="sm_80")
+    assert engines_of(plan) == ["matmul_sm80"]
+
+
+def test_a_result_and_parts_of_it():
+    g = dnnc.pygraph(**HALVES)
+    y = linear(g, g.tensor([1, 24, 16]), 16, 48).set_output()
+    for first in (0, 8):
+        columns_of(g, y, 24, first, first + 40).set_output().set_stride([24 * 40, 40, 1])
+    assert engines_of(check(g, target="sm_80")) == ["matmul_sm80"]
