@@ -96,16 +96,15 @@ class Region:
         }
 
     def targets(self, kernel: Kernel, *, is_exclusive: bool = True) -> list[tuple[Any, Any]]:
-        """(returned value, where it is stored) of each output; `GlobalTensor`, or `PartedTensor`."""
-        return [
-            (
-                v,
-                PartedTensor(kernel, self.parted[place], is_exclusive)
-                if place in self.parted
-                else self._target(kernel, v, t, is_exclusive),
-            )
-            for place, (v, t) in enumerate(self.outputs)
-        ]
+        """(returned value, where it is stored) of each output."""
+        found = list[tuple[Any, Any]]()
+        for place, (value, tensor) in enumerate(self.outputs):
+            if place in self.parted:
+                target: Any = PartedTensor(kernel, self.parted[place], is_exclusive)
+            else:
+                target = self._target(kernel, value, tensor, is_exclusive)
+            found.append((value, target))
+        return found
 
     def _target(
         self, kernel: Kernel, value: Any, tensor: Tensor, is_exclusive: bool

@@ -86,8 +86,8 @@ class MatmulSm90Engine(Engine):
         "the product's dims after it, the product used anywhere; several outputs, each of which "
         "follows the product, of any type; BOOLEAN ones, packed, have the product's dims and "
         "contiguous rows (or all of them columns) of a multiple of 8 elements",
-        "outputs of one matmul may be parts of its columns that begin and end at multiples of 8, and "
-        "have axes that count through its rows or columns together (packed heads)",
+        "outputs of one matmul may be parts of its columns that begin and end at multiples of 8, "
+        "and have axes that count through its rows or columns together (packed heads)",
         "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
         "reductions of rows of up to 768 elements that flow on (softmax, rms-norm), over the "
         "blocks of a cluster where a tile does not hold the row",
