@@ -13,7 +13,7 @@ from itertools import product as product_of
 
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Reduction, Sdpa
+from ..dialect.ops import Concatenate, Matmul, Reduction, Reshape, Sdpa, Slice
 from ..dialect.tensor import Tensor, is_in_tiles
 from .groups import GraphIndex
 
@@ -41,10 +41,10 @@ def attention_groups(
 def _candidates(graph: OperationGraph) -> Iterator[Iterator[list[Op]]]:
     """Candidates: what stands for an operation of attention, then what may be one in single
     operations."""
+    finder = _Finder(graph)
     for op, parts in graph.composites:
         if isinstance(op, Sdpa):
-            yield iter([parts])
-    finder = _Finder(graph)
+            yield finder.with_rotation(parts)
     for first, second in finder.pairs():
         yield finder.candidates(first, second)
 
@@ -104,7 +104,38 @@ class _Finder:
                 group |= self._beside(group, second)
             if of_result:
                 group |= self._views_of(second)
+            if not of_products and (rotation := self._rotation(first, group)):
+                yield [op for op in self.ops if op in group | rotation]
             yield [op for op in self.ops if op in group]
+
+    def with_rotation(self, parts: Sequence[Op]) -> Iterator[list[Op]]:
+        """What stands for an operation of attention, with the rotary embedding of its queries and
+        without it."""
+        group = {*parts}
+        if rotation := self._rotation(next(op for op in parts if isinstance(op, Matmul)), group):
+            yield [op for op in self.ops if op in group | rotation]
+        yield [*parts]
+
+    def _rotation(self, first: Matmul, group: set[Op]) -> set[Op]:
+        """Operations of columns that are concatenated to a product's first operand, and views ahead
+        of these columns; those that nothing outside the group reads."""
+        last, found = self.producers.get(first.a), set[Op]()
+        while isinstance(last, Reshape):  # of heads in groups
+            found.add(last)
+            last = self.producers.get(last.x)
+        if not isinstance(last, Concatenate) or last in group:
+            return set()
+        found.add(last)
+        pending = [(last, False)]
+        while pending:
+            op, is_above = pending.pop()
+            for other in self._needed(op):
+                is_taken = other.role == "view" or (other.role == "pointwise" and not is_above)
+                if is_taken and other not in found:
+                    found.add(other)
+                    pending.append((other, is_above or isinstance(other, Slice)))
+        kept = self._own(found - group, group)
+        return kept if last in kept else set()
 
     def _light_above(self, op: Op, core: set[Op]) -> set[Op]:
         """Operations in a row above one, up to heavy ones."""

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ...dialect.tensor import Tensor
+from ... import dtypes
+from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
+from ...mlir import ir
 from ..region import Region
+from ..scalars.matching import extracts
 from ..walk.region_walk import inputs_of
 from .masks import Masks
 from .outputs import Outputs
@@ -80,8 +83,28 @@ class AttentionRegion:
         return source.tensor, source.is_turned
 
     def source(self, call: int, place: int) -> Source:
-        """Where a product's operand lies in memory."""
+        """Where a product's operand lies in memory; of computed queries, as if they did."""
+        if (call, place) == (0, 0) and self.queries is not None:
+            return self._computed_source
         return source_of(self.region, self.calls[call].operands[place])
+
+    @cached_property
+    def queries(self) -> Any:
+        """The value of queries that the kernel computes; None: they lie in memory."""
+        found = self.region.parts.get("queries", ())
+        return found[0].results[0] if found else None
+
+    @property
+    def query_parts(self) -> list[Any]:
+        """The values of which each row of computed queries is made, one after the other."""
+        return [tensor for tensor in reversed(extracts(self.queries.owner))]
+
+    @cached_property
+    def _computed_source(self) -> Source:
+        dims = self.region.dims_of(self.queries)
+        dtype = dtypes.of(str(ir.RankedTensorType(self.queries.type).element_type))
+        tensor = Tensor(dims=dims, strides=packed_strides(dims), dtype=dtype, is_virtual=True)
+        return Source(tensor, False)
 
     @property
     def gathers(self) -> bool:
@@ -93,7 +116,7 @@ class AttentionRegion:
         """Products by numbers that make the first product's operands."""
         return tuple(
             operation
-            for value in self.calls[0].operands
+            for value in list(self.calls[0].operands)[int(self.queries is not None) :]
             for operation in makers(self.region, value)
             if multiple(self.region, operation) is not None
         )

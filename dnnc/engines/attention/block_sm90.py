@@ -68,6 +68,8 @@ class SdpaBlock:
     def __post_init__(self) -> None:
         t, heights = self.tiling, {"q": wgmma.M, "k": self.tiling.keys, "v": self.tiling.keys}
         places = {"q": (0, 0), "k": (0, 1), "v": (1, 1)}
+        if self.parts.queries is not None:
+            del places["q"]  # consumers compute them
         sources = {name: self.parts.source(*place) for name, place in places.items()}
         panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
         self.operands = {

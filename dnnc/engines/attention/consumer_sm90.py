@@ -21,6 +21,7 @@ from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, Step, scaled
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
+from ...codegen.hopper.staged_store import turn_of
 from ...codegen.hopper.turns import StepTurns
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
@@ -29,6 +30,7 @@ from ...mlir import llvm, nvvm
 from ...mlir import math as mlir_math
 from ...target import WARP_THREADS
 from .block_sm90 import Progress, SdpaBlock, Slots, unless
+from .computed_queries import ComputedQueries
 from .packed_schedule import PackedSchedule
 from .region_sm90 import WarpgroupRegion
 from .scale import times_log2e
@@ -134,7 +136,10 @@ class SdpaConsumer:
         mine = self.schedule.blocks(tile, row, wgmma.M)
         walk = self.walks.at(tile, row)
         cursor = self.block.query_cursor(now.count)
-        self.queries.wait_full(cursor)
+        if self.parts.queries is None:
+            self.queries.wait_full(cursor)
+        else:
+            self._compute_queries(tile, row, cursor)
         q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
 
         keys, values, end = now.keys, now.values, whole.end
@@ -150,6 +155,31 @@ class SdpaConsumer:
         self._finish(walk, result, state.rows, cursor)
         walk.keep_unseen(whole.first, end)
         return Progress(state.keys, values, now.count + 1)
+
+    @stretch("load")
+    def _compute_queries(self, tile: QueryTile, row: Any, cursor: Cursor) -> None:
+        """Computes the warpgroup's queries, once nothing reads what lies in their place."""
+        t = self.tiling
+        with ops.if_(self.thread.eq(0)):
+            tma.wait_read(t.q_stages - 1)
+        self.meet()
+        slot = self.queries.slot(cursor)
+
+        def place(row: Any, chunk: Any) -> Any:
+            byte = ops.value_of(chunk) * smem.CHUNK_BYTES
+            turned = turn_of(wgmma.ROW_BYTES, row) ^ (byte % wgmma.ROW_BYTES)
+            panel = byte // wgmma.ROW_BYTES * self.q_panels.bytes
+            return smem.byte_pointer(slot, row * wgmma.ROW_BYTES + turned + panel)
+
+        steps = -(-t.depth // self.qk.k)
+        chunks = steps * wgmma.K_BYTES // smem.CHUNK_BYTES
+        made = ComputedQueries(self.kernel, self.parts, self.schedule, chunks)
+        made.fill(
+            tile, self.schedule.from_first(row), wgmma.M, self.thread,
+            wgmma.WARPGROUP_THREADS, place,
+        )  # fmt: skip
+        tma.show_writes()
+        self.meet()
 
     # ---- blocks of keys
 

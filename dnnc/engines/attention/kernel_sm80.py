@@ -38,6 +38,7 @@ from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Index
 from ...dtypes import DType
+from .computed_queries import ComputedQueries
 from .parts_sm80 import PartStore
 from .region import SdpaRegion
 from .result import ResultWalk
@@ -136,8 +137,7 @@ class SdpaEmitter:
         self.k_head = self._keys(self.k, tile, is_turned=True)
         self.v_head = self._keys(self.v, tile, is_turned=False)
         self._clear_ends()
-        queries = QueryRows.of(self.schedule, self.q, self.q.axes(is_turned=False), tile)
-        t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
+        self._load_queries(tile)
         if t.holds_queries:
             smem.commit()  # else they come with the first keys
         self.ahead = self._begin(blocks)
@@ -217,6 +217,21 @@ class SdpaEmitter:
         t.q_rows.clear_ends(self._at(t.q_offset), t.threads)
         for stage in range(t.stages):
             t.k_rows.clear_ends(self._at(stage * t.stage_bytes), t.threads)
+
+    @stretch("load")
+    def _load_queries(self, tile: QueryTile) -> None:
+        """Starts to load a tile's queries, or computes them."""
+        t, slot = self.tiling, self._at(self.tiling.q_offset)
+        if self.parts.queries is None:
+            queries = QueryRows.of(self.schedule, self.q, self.q.axes(is_turned=False), tile)
+            t.q_rows.copy(slot, t.threads, queries)
+            return
+
+        def place(row: Any, chunk: Any) -> Any:
+            return smem.byte_pointer(slot, row * t.q_rows.row_bytes + chunk * smem.CHUNK_BYTES)
+
+        made = ComputedQueries(self.kernel, self.parts, self.schedule, t.q_rows.chunks)
+        made.fill(tile, tile.row, t.queries, ops.thread_id(), t.threads, place)
 
     @stretch("load")
     def _load(self, block: Any, first: Any, slot: Any) -> None:

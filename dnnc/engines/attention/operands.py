@@ -4,20 +4,29 @@ and selections of zeros past lengths."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ... import dtypes
 from ...codegen.ampere.operand_tile import access_bytes, is_unit
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
-from ...dialect.ops import PagedCacheLoad, Pointwise, RaggedLoad, Reshape, Transpose
-from ...dialect.tensor import Tensor
+from ...dialect.ops import (
+    Concatenate,
+    PagedCacheLoad,
+    Pointwise,
+    RaggedLoad,
+    Reshape,
+    Slice,
+    Transpose,
+)
+from ...dialect.tensor import Tensor, packed_strides
 from ...errors import Status
 from ...expr import Expr
 from ..engine import Reason
 from ..surface import pattern_reason
 
+PART_ELEMENTS = 8  # of queries that are computed together
 ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights and result"
 
 
@@ -27,7 +36,8 @@ class Operand:
 
     is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
     place.  batch: its axes of heads.  lengths: of entries of the batch, past which rows in place
-    are zeros; None: all are there.
+    are zeros; None: all are there.  made_by: gives the tensor,
+    which the kernel computes as it loads it; None: it is in memory.
     """
 
     tensor: Tensor
@@ -35,6 +45,7 @@ class Operand:
     load: PagedCacheLoad | RaggedLoad | None
     batch: tuple[Expr, ...]
     lengths: Tensor | None = None
+    made_by: Op | None = None
 
 
 class Unlike(Exception):
@@ -90,6 +101,26 @@ class OperandReader:
                 raise Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
         return Operand(tensor, turned, None, tensor.shape[:-2], lengths)
+
+    def queries(self, tensor: Tensor) -> Operand:
+        """The first operand of the first product: in memory, or rotated (`rope`), which the kernel
+        computes: concatenated of what pointwise work and views make of tensors in memory."""
+        op = self.fusion.producers.get(tensor)
+        while isinstance(op, Reshape) and regroups(op):
+            op = self.fusion.producers.get(op.x)
+        if not isinstance(op, Concatenate):
+            return self.operand(tensor, may_be_scaled=True)
+        is_whole = all((t.shape[-1].constant or 1) % PART_ELEMENTS == 0 for t in op.inputs)
+        is_of_rows = op.axis == op.y.rank - 1 and is_whole and op.y.type.bits == 16
+        if not is_of_rows or not all(map(self._is_light, self.fusion.upstream(op.y))):
+            raise Unlike(f"{tensor.label} is computed by {op.label}", "operands in memory")
+        packed = replace(op.y, strides=packed_strides(op.y.shape))
+        return Operand(packed, False, None, op.y.shape[:-2], made_by=op)
+
+    def _is_light(self, op: Op) -> bool:
+        """Whether an operation can be computed as an operand is loaded."""
+        is_view = isinstance(op, Transpose | Reshape | Slice | Concatenate)
+        return is_view or isinstance(op, Pointwise)
 
     def _cut(self, op: Op) -> tuple[Tensor, Tensor] | None:
         """(rows, lengths) of an operation that replaces rows past a length of each entry of the

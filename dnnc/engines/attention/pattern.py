@@ -127,6 +127,7 @@ def prepared_attention(fusion: Fusion) -> Prepared:
         "distance": [found.distance],
         "share": [found.share] if found.share else [],
         "largest": found.largest,
+        "queries": [found.q.made_by] if found.q.made_by else [],
     }
     return Prepared(fusion, fusion.upstream(found.score), rows, parts)
 
@@ -149,7 +150,7 @@ class _Reader(OperandReader):
         e = self._exponential(maximum, total)
         chain, share = self._verify_weights(second, e, maximum, total)
         weights = share.results[0] if share else None
-        q = self.operand(first.a, may_be_scaled=True)
+        q = self.queries(first.a)
         for op in largest:
             self._verify_largest(op, second, share, is_packed=isinstance(q.load, RaggedLoad))
         k = self.operand(first.b, may_be_scaled=True)

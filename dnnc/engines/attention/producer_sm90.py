@@ -63,7 +63,8 @@ class SdpaProducer:
         return unless(blocks.is_empty, now, lambda: self._load_rows(tile, blocks, now))
 
     def _load_rows(self, tile: QueryTile, blocks: KeyBlocks, now: Progress) -> Progress:
-        self._load_queries(tile, now.count)
+        if self.block.parts.queries is None:
+            self._load_queries(tile, now.count)
         last = blocks.end - 1
         load_keys = partial(self._load_block, "k", self.keys, tile, self.operands["k"].entry(tile))
         load_values = partial(self._load_block, "v", self.raw, tile, self.operands["v"].entry(tile))

@@ -1,0 +1,89 @@
+"""Rotary embeddings ahead of attention: its kernel rotates queries, another one keys."""
+
+import pytest
+
+import dnnc
+from dnnc import target as targets
+from dnnc.choosing import heuristics
+from tests.support import multiprocessors
+from tests.support.checked import check
+
+ENGINES = {"sm_80": "sdpa_sm80", "sm_90a": "sdpa_fwd_sm90"}
+
+
+def graph(q_dims, k_dims, rotated, **options):
+    """rotated(graph, x) gives a tensor of x's dims."""
+    g = dnnc.pygraph(io_data_type="f16", intermediate_data_type="f16", compute_data_type="f32")
+    q, k, v = g.tensor(q_dims), g.tensor(k_dims), g.tensor(k_dims)
+    q = rotated(g, q)
+    k = rotated(g, k) if options.pop("rotates_keys", False) else k
+    o, _ = g.sdpa(q, k, v, attn_scale=0.2, generate_stats=False, **options)
+    o.set_output()
+    return g
+
+
+def by_rope(**attributes):
+    def rotated(g, x):
+        width = attributes.get("rope_dim") or x.dims[3]
+        freqs = g.tensor([1, 1, x.dims[2], width], data_type="f32")
+        return g.rope(x, freqs, **attributes)
+
+    return rotated
+
+
+def by_tables(g, x):
+    """By cosines and sines in memory, as networks have them."""
+    batch, heads, rows, depth = (n.constant for n in x.dims)
+    half = depth // 2
+    cos, sin = (g.tensor([1, 1, rows, half]) for _ in range(2))
+    low, high = (
+        g.slice(x, [slice(0, batch), slice(0, heads), slice(0, rows), slice(at, at + half)])
+        for at in (0, half)
+    )
+    first = g.sub(g.mul(low, cos), g.mul(high, sin))
+    return g.concatenate([first, g.add(g.mul(high, cos), g.mul(low, sin))], axis=3)
+
+
+def engines_of(plan):
+    return [fusion.engine for fusion in plan.programs[0].fusions]
+
+
+@pytest.mark.parametrize("target", ENGINES)
+def test_keys_are_rotated_by_a_launch_of_their_own(target):
+    g = graph([1, 2, 24, 16], [1, 1, 24, 16], by_tables, rotates_keys=True, use_causal_mask=True)
+    assert engines_of(check(g, target=target, allowance=0.01)) == ["pointwise", ENGINES[target]]
+
+
+@pytest.mark.parametrize("target", ENGINES)
+@pytest.mark.parametrize(
+    ("q_dims", "k_dims", "rotated"),
+    [
+        ([2, 4, 70, 80], [2, 2, 33, 80], by_tables),  # the second of two tiles has few rows
+        ([1, 2, 9, 48], [1, 1, 40, 48], by_rope(rope_dim=16, output_scale=0.5)),
+    ],
+)
+def test_rotated_queries_are_no_launch(target, q_dims, k_dims, rotated):
+    g = graph(q_dims, k_dims, rotated)
+    assert engines_of(check(g, target=target, allowance=0.01)) == [ENGINES[target]]
+
+
+def test_rotated_queries_of_heads_that_share_a_tile():
+    g = graph([2, 4, 1, 32], [2, 1, 128, 32], by_tables)
+    knobs = {"PACK_GQA": 1, "SPLIT_KV": 2, "TILE_M": 16, "TILE_N": 32}
+    plan = check(g, target="sm_80", engine="sdpa_sm80", knobs=knobs, allowance=0.01)
+    assert engines_of(plan) == ["sdpa_sm80"]
+
+
+def test_a_block_goes_through_several_tiles_of_rotated_queries(monkeypatch):
+    multiprocessors.few(monkeypatch, 1)
+    g = graph([1, 3, 64, 16], [1, 3, 32, 16], by_tables)
+    plan = check(g, target="sm_90a", engine="sdpa_fwd_sm90", allowance=0.01)
+    assert engines_of(plan) == ["sdpa_fwd_sm90"]
+
+
+@pytest.mark.parametrize("depth", [24, 64])
+def test_parts_of_whole_chunks_are_rotated_there(depth):
+    """Halves of 12 elements end inside 16 bytes."""
+    g = graph([1, 2, 512, depth], [1, 2, 512, depth], by_tables)
+    config = heuristics.best_config(g.graph.finalize(), targets.of("sm_90a"))
+    assert len(config.choices) == (2 if depth == 24 else 1)
