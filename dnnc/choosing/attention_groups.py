@@ -109,8 +109,8 @@ class _Finder:
             yield [op for op in self.ops if op in group]
 
     def with_rotation(self, parts: Sequence[Op]) -> Iterator[list[Op]]:
-        """What stands for an operation of attention, with the rotary embedding of its queries and
-        without it."""
+        """Candidates: the operations that one of attention expands to, with the rotary embedding of
+        its queries and without it."""
         group = {*parts}
         if rotation := self._rotation(next(op for op in parts if isinstance(op, Matmul)), group):
             yield [op for op in self.ops if op in group | rotation]
