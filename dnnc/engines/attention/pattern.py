@@ -127,7 +127,7 @@ def prepared_attention(fusion: Fusion) -> Prepared:
         "distance": [found.distance],
         "share": [found.share] if found.share else [],
         "largest": found.largest,
-        "queries": [found.q.made_by] if found.q.made_by else [],
+        "queries": [made_by] if (made_by := found.operands.q.made_by) else [],
     }
     return Prepared(fusion, fusion.upstream(found.score), rows, parts)
 
