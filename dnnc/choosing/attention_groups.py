@@ -112,21 +112,22 @@ class _Finder:
         """Candidates: the operations that one of attention expands to, with the rotary embedding of
         its queries and without it."""
         group = {*parts}
-        if rotation := self._rotation(next(op for op in parts if isinstance(op, Matmul)), group):
+        first = next(op for op in parts if isinstance(op, Matmul))
+        if rotation := self._rotation(first, group):
             yield [op for op in self.ops if op in group | rotation]
         yield [*parts]
 
-    def _rotation(self, first: Matmul, group: set[Op]) -> set[Op]:
+    def _rotation(self, first: Op, group: set[Op]) -> set[Op]:
         """Operations of columns that are concatenated to a product's first operand, and views ahead
         of these columns; those that nothing outside the group reads."""
-        last, found = self.producers.get(first.a), set[Op]()
+        last, found = self.producers.get(first.operands[0]), set[Op]()
         while isinstance(last, Reshape):  # of heads in groups
             found.add(last)
             last = self.producers.get(last.x)
         if not isinstance(last, Concatenate) or last in group:
             return set()
         found.add(last)
-        pending = [(last, False)]
+        pending: list[tuple[Op, bool]] = [(last, False)]
         while pending:
             op, is_above = pending.pop()
             for other in self._needed(op):
