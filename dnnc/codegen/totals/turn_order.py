@@ -15,6 +15,7 @@ from typing import Any
 from ...mlir import llvm
 from .. import ops
 from ..memory.smem import byte_pointer
+from ..value import wrapped
 
 _WORD_BYTES = 4
 
@@ -34,7 +35,9 @@ class TurnOrder:
         """The block's number, i32; by one thread."""
         text = "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;"
         place = llvm.PtrToIntOp(ops.i64_type(), self.words).result
-        return llvm.inline_asm(ops.i32_type(), [place], text, "=r,l", has_side_effects=True)
+        return wrapped(
+            llvm.inline_asm(ops.i32_type(), [place], text, "=r,l", has_side_effects=True)
+        )
 
     def show(self, flag: Any, value: Any) -> None:
         """Sets a flag, by number, for who sees what this thread wrote before, in bulk too."""
@@ -50,7 +53,9 @@ class TurnOrder:
             "setp.lt.u32 p, $0, $2; @p bra again; fence.proxy.async; }"
         )
         given = [self._place(flag), ops.value_of(value)]
-        return llvm.inline_asm(ops.i32_type(), given, text, "=&r,l,r", has_side_effects=True)
+        return wrapped(
+            llvm.inline_asm(ops.i32_type(), given, text, "=&r,l,r", has_side_effects=True)
+        )
 
     def _place(self, flag: Any) -> Any:
         at = (flag + 1) * _WORD_BYTES

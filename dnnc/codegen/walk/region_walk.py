@@ -24,6 +24,7 @@ from ...stackless import Steps, evaluated
 from .. import ops
 from ..kernel import Kernel, bits_of
 from ..scalars import contraction, math
+from ..value import wrapped
 from . import index as idx
 from .index import Coordinate, Index
 
@@ -334,4 +335,4 @@ def _resized(value: Any, bits: int) -> Any:
     if own == bits:
         return value
     wide = ops.vector_type(ir.IntegerType.get_signless(bits), ops.width_of(value))
-    return arith.ExtSIOp(wide, value).result
+    return wrapped(arith.ExtSIOp(wide, value))

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.mask_conditions import Blocks
+from ...codegen.value import wrapped
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...dialect.ops.block_mask_load import BITS
@@ -72,7 +73,7 @@ class TileBits:
         """An element of a mask, i32."""
         heads = [Index.of(0) if one else batch[axis] for axis, one in enumerate(mask.shared)]
         value = walk.value(mask.mask, [*heads, Index.of(row), Index.of(column)], 1)
-        return arith.ExtUIOp(ops.i32_type(), value).result
+        return wrapped(arith.ExtUIOp(ops.i32_type(), value))
 
 
 def _met(first: Any, last: Any, size: int, extent: int, begins_anywhere: bool) -> list[Any]:
