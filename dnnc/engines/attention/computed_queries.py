@@ -20,6 +20,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.region import read_values
 from ...codegen.scalars.matching import body_of
+from ...codegen.state import each
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
@@ -107,13 +108,12 @@ class ComputedQueries:
         """
         (thread, threads), total = own, rows * count
 
-        def one(number: Any, carried: Any) -> Any:
+        def one(number: Any) -> None:
             row, chunk = number // count, number % count
             put(row, chunk, compute(row, chunk))
-            return carried
 
         if not together or total % threads:
-            ops.for_(thread, total, threads, [], one)
+            each(thread, total, threads)(one)
             return
         numbers = [thread + begin for begin in range(0, total, threads)]
         places = [(number // count, number % count) for number in numbers]
