@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -45,6 +46,19 @@ def valid_graph(build: Build, io: DType | None, compute: DType | None) -> Any:
     except DnncError:
         return None
     return g
+
+
+def valid_compute_types(build: Build, io: DType, among: Iterable[DType]) -> Iterator[DType]:
+    """The compute types, some of `among`, that all operations of a graph may have at once."""
+    g = build()
+    g.graph.io_type = g.graph.intermediate_type = io
+    for compute in among:
+        for op in g.graph.ops:
+            if hasattr(op, "compute_type"):
+                op.compute_type = compute
+        with contextlib.suppress(DnncError):
+            g.validate()
+            yield compute
 
 
 def summed(build: Build) -> Build:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import product
 
 from dnnc import dtypes
 from dnnc.dialect.op import Op
@@ -12,7 +13,7 @@ from dnnc.dtypes import DType
 from tests.dialect.examples import EXAMPLES
 
 from .answers import engines_of_operation, is_taken, runs
-from .graphs import Build, fusion_of, graphs_of_operation, valid_graph
+from .graphs import Build, fusion_of, graphs_of_operation, valid_compute_types
 from .linked_tests import TESTS, links
 from .markdown import table, types_text
 
@@ -52,16 +53,10 @@ def _io_types(name: str) -> tuple[DType, ...]:
 
 def compute_types_of(builds: Iterable[Build]) -> tuple[DType, ...]:
     """The compute types that one of the graphs may have, on float or on integer tensors."""
-    graphs = tuple(builds)
-    return tuple(
-        compute
-        for compute in dtypes.COMPUTE
-        if any(
-            valid_graph(b, io, compute)
-            for b in graphs
-            for io in (dtypes.f32, dtypes.i32, dtypes.f8e4m3)
-        )
-    )
+    found: set[DType] = set()
+    for build, io in product(builds, (dtypes.f32, dtypes.i32, dtypes.f8e4m3)):
+        found.update(valid_compute_types(build, io, [c for c in dtypes.COMPUTE if c not in found]))
+    return tuple(compute for compute in dtypes.COMPUTE if compute in found)
 
 
 @cache
