@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 UNKNOWN = 0.1  # seconds of a test that was never run here
 UNKNOWN_MOST = 10.0  # which it may take: none begins later than that before the end
 UNKNOWN_FILE = 4.0
-FINISHING = 5.0  # seconds from the last test to the end of the processes
+FINISHING = 7.0  # seconds from the last test to the end of the processes
 
 
 def changed_files(root, since=None):
