@@ -31,7 +31,7 @@ def test_each_function_has_its_turns():
     ],
 )
 def test_verdict(status, said, wrong):
-    """Of one test; of two one that passes is not enough."""
+    """The verdict of one test; where two were wanted, one that passes is not enough."""
     found = verdict(status, said)
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)

@@ -204,7 +204,7 @@ class PanelOperand:
         self.map = self.kernel.tensor_map(self.box.recipe)
 
     def _panels(self) -> wgmma.Panels:
-        """Of 16 bits they lie with their rows contiguous, as they come; turned, with the pixels."""
+        """Panels whose rows are contiguous of 16 bits, as they come; else pixels are contiguous."""
         if self.row.takes_mn_major:
             return wgmma.Panels(self.tile_rows, self.row.element_bytes, is_k_major=False)
         return wgmma.Panels(self.tile_rows, self.row.element_bytes, row_bytes=CHUNK)

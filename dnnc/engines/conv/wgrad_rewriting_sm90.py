@@ -93,7 +93,7 @@ class OperandRewriter:
 
 @dataclass
 class ByteRewriter(OperandRewriter):
-    """The same of operands of bytes; makings: of a slot."""
+    """Makes operands of bytes.  makings: of a slot."""
 
     makings: Sequence[Making] = field(kw_only=True)
 
