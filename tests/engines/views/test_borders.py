@@ -240,18 +240,26 @@ def parts_of_a_product(tokens, size, counts, *, is_flat=True, depth=16):
     return g
 
 
-@pytest.mark.parametrize(
-    ("graph", "moved"),
-    [
-        (lambda: parts_of_a_product(64, 64, (2, 1)), 2),
-        (lambda: parts_of_a_product(40, 64, (2, 1, 1), is_flat=False), 3),
-        (lambda: parts_of_a_product(40, 32, (2, 1)), 0),  # a tile has rows of two sequences
-        (lambda: parts_of_a_product(20, 4, (2, 4)), 0),  # heads of 8 bytes
-    ],
-)
-@pytest.mark.parametrize("knobs", [PLAIN_TILES, {"SWAP_AB": 1, "TILE_M": 128, "TILE_N": 128}])
-def test_outputs_that_are_parts_of_a_product(graph, moved, knobs):
-    assert len(maps_of(check(graph(), target="sm_90a", knobs=knobs))) == 2 + moved
+# Graphs, and how many of their outputs leave by TMA.
+PARTS = [
+    (lambda: parts_of_a_product(64, 64, (2, 1)), 2),
+    (lambda: parts_of_a_product(40, 64, (2, 1, 1), is_flat=False), 3),
+    (lambda: parts_of_a_product(40, 32, (2, 1)), 0),  # a tile has rows of two sequences
+    (lambda: parts_of_a_product(20, 4, (2, 4)), 0),  # heads of 8 bytes
+]
+
+
+@pytest.mark.parametrize(("graph", "moved"), PARTS)
+def test_outputs_that_are_parts_of_a_product(graph, moved):
+    plan = check(graph(), target="sm_90a", knobs=PLAIN_TILES)
+    assert len(maps_of(plan)) == 2 + moved
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize(("graph", "moved"), PARTS)
+def test_parts_of_a_swapped_product(graph, moved):
+    plan = check(graph(), target="sm_90a", knobs={"SWAP_AB": 1, "TILE_M": 128, "TILE_N": 128})
+    assert len(maps_of(plan)) == 2 + moved
 
 
 def test_outputs_that_are_parts_of_a_product_on_ampere():
