@@ -54,15 +54,15 @@ class TileNumbers:
     ring: TileRing | None = None
     takes: bool = False
 
-    def each(self, state: Any, body: Body) -> None:
-        """Runs body(number, record), which gives the next record; state: the first one."""
+    def each(self, state: Any, body: Body) -> Any:
+        """Runs body(number, record), which gives the next record, and gives the last one; state:
+        the first one."""
         if self.ring is None:
-            loop(self.first, self.end, self.step, state=state)(body)
-        else:
-            self._each_taken(self.ring, state, body)
+            return loop(self.first, self.end, self.step, state=state)(body)
+        return self._each_taken(self.ring, state, body)
 
-    def each_found(self, state: Any, find: Callable[[Any, Any], Any], body: Body) -> None:
-        """Runs body(tile, record) for the tiles that a table finds.
+    def each_found(self, state: Any, find: Callable[[Any, Any], Any], body: Body) -> Any:
+        """Runs body(tile, record) for the tiles that a table finds, and gives the last record.
 
         find(number, near) gives (the tile, where the search for the next one begins).
         """
@@ -71,17 +71,19 @@ class TileNumbers:
             tile, near = find(number, now.near)
             return _Searched(near, body(tile, now.own))
 
-        self.each(_Searched(0, state), one)
+        return self.each(_Searched(0, state), one).own
 
-    def _each_taken(self, ring: TileRing, state: Any, body: Body) -> None:
+    def _each_taken(self, ring: TileRing, state: Any, body: Body) -> Any:
         @repeat(lambda now: now.number < self.end, state=_Taken(self.first, Cursor(), state))
-        def _(now: _Taken) -> _Taken:
+        def end(now: _Taken) -> _Taken:
             if self.takes:
                 number, here = ring.take(now.here)
                 return _Taken(number, here, body(now.number, now.own))
             own = body(now.number, now.own)
             number, here = ring.read(now.here, is_warp=True)
             return _Taken(ops.from_lane(number, 0), here, own)
+
+        return end.own
 
 
 def entry_of(number: Any, near: Any, end_of: Callable[[Any], Any]) -> Any:
