@@ -39,6 +39,7 @@ _LAST_TURN = "the turn that is left over when a block ends is nobody's"
 _OTHER_FENCE = "the other product's fence, right beside it, orders the same registers"
 _TAKEN_BEFORE = "a tile's number is there before its queries are, for which the reader waited"
 _NOT_AHEAD = "the producer is two tiles of queries ahead at most, and the ring has four slots"
+_TURN_BETWEEN = "the warpgroup's turn lies between, a barrier of all its warps"
 _NOT_AROUND = "two tiles go round no ring of two or more"
 _OF_EVERY_ATTENTION = {
     ("bar", -1): _LAST_TURN,
@@ -47,18 +48,27 @@ _OF_EVERY_ATTENTION = {
     ("wgmma.fence", -2): _OTHER_FENCE,
 }
 _OF_TILES_BY_NUMBER = {
-    ("bar", -2): ONE_WARP,
-    ("mbarrier.try_wait", -8): _TAKEN_BEFORE,
+    ("bar", -12): ONE_WARP,
+    ("mbarrier.try_wait", -14): _TAKEN_BEFORE,
     ("mbarrier.try_wait", -6): _NOT_AHEAD,
 }
+# Where a tile's last product stands beside the first one of the next.
+_OF_OVERLAPPING_TILES = {
+    ("bar", -9): _TURN_BETWEEN,
+    ("wgmma.fence", -6): _OTHER_FENCE,
+    ("wgmma.fence", -5): _OTHER_FENCE,
+}
 ATTENTION_UNOBSERVABLE = {
-    "six tiles": _OF_EVERY_ATTENTION | _OF_TILES_BY_NUMBER,
+    "six tiles": _OF_EVERY_ATTENTION | _OF_TILES_BY_NUMBER | _OF_OVERLAPPING_TILES,
     "one stage of queries": _OF_EVERY_ATTENTION,
 }
 NOT_IN_TWO_TILES = {
     **ATTENTION_UNOBSERVABLE["six tiles"],
+    ("cp.async.bulk.commit_group", -2): _NOT_AROUND,
     ("cp.async.bulk.wait_group", -2): _NOT_AROUND,
-    ("mbarrier.arrive", -13): _NOT_AROUND,
+    ("mbarrier.arrive", -15): _NOT_AROUND,
+    ("mbarrier.arrive", -14): _NOT_AROUND,
+    ("mbarrier.arrive", -12): _NOT_AROUND,
     ("mbarrier.arrive", -8): _NOT_AROUND,
     ("mbarrier.try_wait", -5): _NOT_AROUND,
     ("mbarrier.try_wait", -4): _NOT_AROUND,

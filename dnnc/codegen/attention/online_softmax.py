@@ -35,10 +35,12 @@ class Rows:
     """State of a thread's two rows.
 
     reference: in units of the scores, -inf before the first.  total: the lane's part of the sum.
+    largest: of the lane's scores, where they are tracked; (): not.
     """
 
     reference: Sequence[Any]
     total: Sequence[Any]
+    largest: Sequence[Any] = ()
 
     @property
     def values(self) -> list[Any]:
@@ -70,21 +72,24 @@ class OnlineSoftmax:
     anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
     may be finite and beyond what products give, as where a mask adds the least number.  lift:
     exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
-    2 ** (lift + rescale) at most.
+    2 ** (lift + rescale) at most.  tracks: whether the largest score of a row is asked for, which
+    may be above its reference.
     """
 
     factor: Any
     rescale: int = 0
     may_be_far: bool = False
     lift: int = 0
+    tracks: bool = False
 
     @stretch("softmax")
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """State after the first block; is_masked: whether a row may have no score above -inf."""
-        most = [_over_quad(own, _max) for own in self._lane_maximum(scores)]
+        lanes = self._lane_maximum(scores)
+        most = [_over_quad(own, _max) for own in lanes]
         exponentials = self._exponentials(scores, self._base(most, is_masked))
-        rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
-        return Step(exponentials, rows, ())
+        totals = [_Chains.of(exponentials, half, None).whole for half in HALVES]
+        return Step(exponentials, Rows(most, totals, lanes if self.tracks else []), ())
 
     @stretch("softmax")
     def next(
@@ -115,7 +120,11 @@ class OnlineSoftmax:
         chains = [_Chains.of(exponentials, half, totals[half], first) for half in HALVES]
         if pin is not None and first:
             pin(_add(*(chain.part for chain in chains)))
-        return Step(exponentials, Rows(most, [chain.whole for chain in chains]), scale, grows)
+        largest = (
+            [_max(*pair) for pair in zip(rows.largest, lanes, strict=True)] if self.tracks else ()
+        )
+        rows = Rows(most, [chain.whole for chain in chains], largest)
+        return Step(exponentials, rows, scale, grows)
 
     def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> list[Any]:
         """References moved to the largest scores, with sums scaled to them, and the scales."""
@@ -135,6 +144,17 @@ class OnlineSoftmax:
         if not self.lift:
             return totals
         return [_mul(total, ops.f32(2.0**-self.lift)) for total in totals]
+
+    def largest(self, rows: Rows, half: int) -> Any:
+        """The largest score of a row; -inf where it had none."""
+        return _over_quad(rows.largest[half], _max) if rows.largest else rows.reference[half]
+
+    def largest_exponential(self, rows: Rows, half: int) -> Any:
+        """The exponential of a row's largest score; None: it is 1."""
+        if not rows.largest:
+            return None
+        (found,) = self.shares([self.largest(rows, half)], [self.relative_to(rows, half)])
+        return found
 
     def relative_to(self, rows: Rows, half: int) -> Any:
         """The reference of a row's sum, in units of the scores: 0 where it had no score."""

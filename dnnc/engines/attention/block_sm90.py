@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,13 @@ from ...codegen.state import chosen
 from ...codegen.stretch import stretch
 from ...codegen.tiles.numbers import TileNumbers
 from ...codegen.tiles.tile_table import TileTable
+from ...expr import at_least
 from ...target import WARP_THREADS
 from .number_ranges import Table
 from .packed_schedule import PackedSchedule
-from .schedule import KeyBlocks, QueryTile, Schedule
-from .sources_sm90 import Rows
+from .parts_sm80 import PartStore
+from .schedule import KeyBlocks, Packing, QueryTile, Schedule
+from .sources_sm90 import Rows, SharedQueries
 from .tile_sm90 import TURNERS, SdpaTiling
 
 # body(tile, record) gives the next record: see `codegen.state`.
@@ -56,7 +58,8 @@ class SdpaBlock:
     """A block: its operands, schedule, and rings in shared memory.
 
     counter: workspace of the number of tiles that are taken, "" for none.  tables: of the ranges of
-    numbers that masks compare.
+    numbers that masks compare.  store: where parts of a tile's keys leave what they have; None:
+    tiles have no parts.
     """
 
     kernel: Kernel
@@ -64,6 +67,7 @@ class SdpaBlock:
     tiling: SdpaTiling
     counter: str
     tables: Sequence[Table] = ()
+    store: PartStore | None = None
 
     def __post_init__(self) -> None:
         t, heights = self.tiling, {"q": wgmma.M, "k": self.tiling.keys, "v": self.tiling.keys}
@@ -72,17 +76,23 @@ class SdpaBlock:
             del places["q"]  # consumers compute them
         sources = {name: self.parts.source(*place) for name, place in places.items()}
         panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
-        self.operands = {
-            name: Rows(
-                self.kernel, self.parts.region, source, source.axes(is_turned=name == "k"),
-                self.parts.dims[:-2], heights[name], panels[name],
-            )
-            for name, source in sources.items()
-        }  # fmt: skip
+        packing = Packing(t.few.axis, t.few.heads) if t.few.heads > 1 else None
+        dims = self.parts.dims if packing is None else packing.dims(self.parts.dims)
+
+        def operand(name: str) -> Rows:
+            source = sources[name]
+            axes = source.axes(is_turned=name == "k")
+            given = (self.kernel, self.parts.region, source, axes)
+            more = (heights[name], panels[name])
+            if name == "q" and packing is not None:
+                return SharedQueries(*given, self.parts.dims[:-2], *more, packing)
+            return Rows(*given, dims[:-2], *more)
+
+        self.operands = {name: operand(name) for name in sources}
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
         made = PackedSchedule if t.tiles.entries else Schedule
-        self.schedule = made(self.kernel, self.parts, t, share, tables=self.tables)
+        self.schedule = made(self.kernel, self.parts, t, share, packing, self.tables)
 
     def lay_out(self) -> None:
         """Makes the rings, in the order in which their addresses are computed."""
@@ -142,8 +152,9 @@ class SdpaBlock:
 
     # ---- tiles
 
-    def each_tile(self, state: Any, body: Body, *, takes: bool) -> None:
-        """Runs body(tile, record), which gives the next record, for the tiles of this block.
+    def each_tile(self, state: Any, body: Body, *, takes: bool) -> Any:
+        """Runs body(tile, record), which gives the next record, for the tiles of this block; gives
+        the last record.
 
         state: the first record.  takes: whether this thread takes the tiles' numbers for the
         block; others read them, as whole warps.
@@ -153,14 +164,29 @@ class SdpaBlock:
         if isinstance(schedule, PackedSchedule):
             assert schedule.table is not None
             numbers = TileNumbers(first, schedule.table.total(), step, self.ring, takes)
-            numbers.each_found(state, schedule.find, body)
-            return
-        numbers = TileNumbers(first, self.kernel.size(schedule.tiles), step, self.ring, takes)
-        numbers.each(state, lambda number, now: body(schedule.place(number), now))
+            return numbers.each_found(state, schedule.find, body)
+        end = self.kernel.size(schedule.tiles * self.tiling.parts)
+        numbers = TileNumbers(first, end, step, self.ring, takes)
+        return numbers.each(state, lambda number, now: body(self._place(number), now))
+
+    def _place(self, number: Any) -> QueryTile:
+        """The place of a tile by its number; the first parts of all tiles' keys come first."""
+        schedule = self.schedule
+        if self.tiling.parts == 1:
+            return schedule.place(number)
+        tiles = at_least(schedule.tiles, 1)
+        part = self.kernel.divide(number, tiles)
+        tile = schedule.place(self.kernel.remainder(number, tiles, part))
+        return replace(tile, part=part)
 
     def blocks(self, tile: QueryTile) -> KeyBlocks:
         """The blocks of a tile, the last of which is multiplied."""
-        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        t = self.tiling
+        blocks = self.schedule.blocks(tile, tile.row, t.queries)
+        if t.parts > 1:
+            own = blocks.part(tile.part, t.parts)
+            end = ops.maximum(own.end, own.first + 1)
+            blocks = replace(own, end=end, is_empty=own.end <= own.first)
         return self.schedule.seen(tile, blocks)
 
     def query_cursor(self, count: Any) -> Cursor:

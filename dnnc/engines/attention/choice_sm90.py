@@ -16,7 +16,9 @@ class SdpaChoice:
 
     queries: of a tile.  keys: of a step.  rescales: whether sums are scaled only where a row's
     maximum grows by more than a bound.  pins: whether part of a step's exponentials come before the
-    second product ends.  is_dynamic: whether a block takes its next tile when it is free.
+    second product ends.  is_dynamic: whether a block takes its next tile when it is free.  packs:
+    whether heads that share keys are rows of one tile; None: there are no knobs of few queries.
+    parts: blocks that share the keys of a tile.
     """
 
     queries: int
@@ -25,6 +27,8 @@ class SdpaChoice:
     rescales: bool
     pins: bool
     is_dynamic: bool
+    packs: bool | None = None
+    parts: int = 1
 
     @staticmethod
     def of(knobs: Knobs) -> SdpaChoice:
@@ -36,6 +40,8 @@ class SdpaChoice:
             bool(config & _RESCALE),
             bool(config & _PINS),
             bool(knobs["SCHED_POLICY"]),
+            bool(knobs["PACK_GQA"]) if "PACK_GQA" in knobs else None,
+            knobs.get("SPLIT_KV", 1),
         )
 
     @property
@@ -46,10 +52,16 @@ class SdpaChoice:
     @property
     def knobs(self) -> dict[str, int]:
         """The knobs that `of` takes."""
+        few = {} if self.packs is None else {"PACK_GQA": int(self.packs), "SPLIT_KV": self.parts}
         return {
             "TILE_M": self.queries, "TILE_N": self.keys, "STAGES": self.stages,
-            "KERNEL_CFG": self.config, "SCHED_POLICY": int(self.is_dynamic),
+            "KERNEL_CFG": self.config, "SCHED_POLICY": int(self.is_dynamic), **few,
         }  # fmt: skip
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether tiles are those of few queries."""
+        return bool(self.packs) or self.parts > 1
 
     @property
     def consumers(self) -> int:

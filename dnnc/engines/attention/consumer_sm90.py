@@ -4,7 +4,8 @@
     S = Q @ K' of the last block, its softmax
     for each block before: start S' = Q @ K', start O += P @ V, wait for S', its softmax while P @ V
       runs, wait for O, scale it, P = exponentials
-    O += P @ V, and the epilogue
+    O += P @ V, and the epilogue: beside S = Q @ K' of the next tile and its softmax, where there is
+      room for both tiles' queries
 
 A step's softmax runs while the tensor cores are at this warpgroup's P @ V and, by turns, at the
 products of another (`_turn`).  Blocks of keys come from the last to the first: those at masks and
@@ -13,12 +14,13 @@ at the tensor's end, then those of which every score is kept, then those at mask
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, Step, scaled
+from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, Step, scaled
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.staged_store import turn_of
@@ -26,11 +28,11 @@ from ...codegen.hopper.turns import StepTurns
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
-from ...mlir import llvm, nvvm
-from ...mlir import math as mlir_math
+from ...mlir import arith, llvm, nvvm
 from ...target import WARP_THREADS
 from .block_sm90 import Progress, SdpaBlock, Slots, unless
 from .computed_queries import ComputedQueries
+from .kind_sm90 import PROMOTED_STEPS
 from .packed_schedule import PackedSchedule
 from .region_sm90 import WarpgroupRegion
 from .scale import times_log2e
@@ -44,8 +46,9 @@ class Attended:
     """The state that goes from block to block of a tile's keys.
 
     keys, values: places in the rings, of the blocks that come.  rows: of the softmax.  result:
-    registers of O.  weights: P of the block before, whose values come.  scale: what the result is
-    to be scaled by, of each row; empty: it is already.
+    registers of O.  weights: P of the block before, whose values come.  recent: registers of
+    products that are still to be added to O, where that happens in f32; empty: it does not.
+    steps: how many steps have given these.
     """
 
     keys: Cursor
@@ -53,7 +56,23 @@ class Attended:
     rows: Rows
     result: Sequence[Any]
     weights: Sequence[Any]
-    scale: Sequence[Any]
+    recent: Sequence[Any]
+    steps: Any
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A tile whose last product and whose result are still to come.
+
+    count: of tiles up to it; 0: there is none.  row, head, part: where it is, see `QueryTile`.
+    state: after its last block of keys.
+    """
+
+    count: Any
+    row: Any
+    head: Any
+    part: Any
+    state: Attended
 
 
 @dataclass
@@ -92,12 +111,18 @@ class SdpaConsumer:
             t.softmax.rescale,
             self.parts.score_steps.may_be_far,
             t.softmax.lift,
+            t.softmax.tracks,
         )
         self.turns = StepTurns(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         self.turns.begin()
-        self.block.each_tile(Progress.start(), self._tile, takes=False)
+        if t.overlaps:
+            behind = self.block.each_tile(self._nothing_behind(), self._tile, takes=False)
+            with ops.if_(ops.less(0, behind.count)):
+                self._complete(behind, self._last_product(behind.state)[1])
+        else:
+            self.block.each_tile(Progress.start(), self._tile, takes=False)
         self.turns.finish()
         with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
@@ -120,48 +145,109 @@ class SdpaConsumer:
                 walk = self.walks.at(schedule.at(entry, head, row), row)
                 walk.store_no_statistics(self.softmax)
 
-    def _tile(self, tile: QueryTile, now: Progress) -> Progress:
+    def _tile(self, tile: QueryTile, now: Any) -> Any:
+        """A tile.  now: the tile behind it, or, where tiles do not overlap, the progress so far."""
         whole = self.block.blocks(tile)
         row = tile.row + self.own * wgmma.M
 
         def empty() -> None:
             walk = self.walks.at(tile, row)
+            if self.block.store is not None:
+                self.block.store.put(walk, tile.part, self.softmax, *walk.nothing())
+                return
             walk.store_nothing(self.softmax)
             walk.keep_unseen(ops.const(0), ops.const(0))
 
-        return unless(whole.is_empty, now, lambda: self._attend(tile, whole, row, now), empty)
+        attend = self._attend_after if self.tiling.overlaps else self._attend_alone
+        return unless(whole.is_empty, now, lambda: attend(tile, whole, row, now), empty)
 
-    def _attend(self, tile: QueryTile, whole: KeyBlocks, row: Any, now: Progress) -> Progress:
-        """A tile: its queries, its blocks of keys from the last to the first, its result."""
-        mine = self.schedule.blocks(tile, row, wgmma.M)
+    def _attend_alone(
+        self, tile: QueryTile, whole: KeyBlocks, row: Any, now: Progress
+    ) -> Progress:  # fmt: skip
+        """A tile, and its result."""
         walk = self.walks.at(tile, row)
-        cursor = self.block.query_cursor(now.count)
+
+        def first(q: Any, last: Any, skipped: Any) -> Attended:
+            here = self._skip(Slots(now.keys, now.values), skipped)
+            return self._first_block(q, walk, last, now.count, here.keys, here.values)
+
+        state, end = self._attend(tile, whole, row, walk, now.count, first)
+        values, result = self._last_product(state)
+        self._finish(walk, result, state.rows, now.count)
+        walk.keep_unseen(whole.first, end)
+        return Progress(state.keys, values, now.count + 1)
+
+    def _attend_after(self, tile: QueryTile, whole: KeyBlocks, row: Any, behind: Behind) -> Behind:
+        """A tile but for its last product, beside whose first one is the last of the tile before,
+        whose result is stored."""
+        walk, before = self.walks.at(tile, row), behind.state
+
+        def first(q: Any, last: Any, skipped: Any) -> Attended:
+            return chosen(
+                ops.less(0, behind.count), before,
+                lambda: self._joined_block(q, walk, last, behind),
+                lambda: self._first_block(
+                    q, walk, last, behind.count, before.keys, before.values
+                ),
+            )  # fmt: skip
+
+        state, end = self._attend(tile, whole, row, walk, behind.count, first)
+        walk.keep_unseen(whole.first, end)
+        return Behind(behind.count + 1, tile.row, tile.head, tile.part, state)
+
+    def _nothing_behind(self) -> Behind:
+        t, zero, low = self.tiling, ops.f32(0.0), ops.f32(-math.inf)
+        words = t.keys * t.kind.element_bytes // 8
+        rows = Rows([low, low], [zero, zero], [low, low] if t.softmax.tracks else [])
+        zeros = [zero] * (t.width // 2)
+        state = Attended(
+            Cursor(),
+            Cursor(),
+            rows,
+            zeros,
+            [ops.const(0)] * words,
+            zeros if t.kind.promotes else [],
+            0,
+        )
+        return Behind(0, 0, 0, 0, state)
+
+    def _complete(self, behind: Behind, result: Sequence[Any]) -> None:
+        """Stores the result of a tile behind."""
+        tile = self.schedule.tile(behind.row, behind.head, behind.part)
+        walk = self.walks.at(tile, behind.row + self.own * wgmma.M)
+        self._finish(walk, result, behind.state.rows, behind.count - 1)
+
+    def _attend(
+        self, tile: QueryTile, whole: KeyBlocks, row: Any, walk: Any, count: Any,
+        first: Callable[[Any, Any, Any], Attended],
+    ) -> tuple[Attended, Any]:  # fmt: skip
+        """(state after the blocks of keys of a tile, the end of those that are multiplied).
+
+        count: of tiles before.  first(queries, block, skipped): the state after the block that
+        comes first, after so many that are let go by.
+        """
+        mine = self.schedule.blocks(tile, row, wgmma.M)
+        cursor = self.block.query_cursor(count)
         if self.parts.queries is None:
             self.queries.wait_full(cursor)
         else:
             self._compute_queries(tile, row, cursor)
         q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
-
-        keys, values, end = now.keys, now.values, whole.end
+        end = whole.end
         if self.tiling.tiles.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
-            here = self._skip(Slots(keys, values), whole.end - end)
-            keys, values = here.keys, here.values
-        last = end - 1
-        state = self._first_block(q, walk, last, replace(now, keys=keys, values=values))
-        for low, high, masked in self._runs(whole, mine, last):
+        state = first(q, end - 1, whole.end - end)
+        for low, high, masked in self._runs(whole, mine, end - 1):
             state = self._each_block(q, walk, tile, low, high, masked, state)
-        values, result = self._last_product(state)
-        self._finish(walk, result, state.rows, cursor)
-        walk.keep_unseen(whole.first, end)
-        return Progress(state.keys, values, now.count + 1)
+        return state, end
 
     @stretch("load")
     def _compute_queries(self, tile: QueryTile, row: Any, cursor: Cursor) -> None:
         """Computes the warpgroup's queries, once nothing reads what lies in their place."""
         t = self.tiling
         with ops.if_(self.thread.eq(0)):
-            tma.wait_read(t.q_stages - 1)
+            # Where tiles overlap, the result before this one is still to come.
+            tma.wait_read(0 if t.overlaps else t.q_stages - 1)
         self.meet()
         slot = self.queries.slot(cursor)
 
@@ -183,22 +269,61 @@ class SdpaConsumer:
 
     # ---- blocks of keys
 
-    def _first_block(self, q: Any, walk: Any, block: Any, now: Progress) -> Attended:
-        """The scores of the block that comes first, and their softmax."""
-        t, keys = self.tiling, now.keys
+    def _first_block(
+        self, q: Any, walk: Any, block: Any, count: Any, keys: Cursor, values: Cursor
+    ) -> Attended:
+        """The scores of the block that comes first, and their softmax.  count: of tiles before."""
+        t = self.tiling
         self.keys.wait_full(keys)
+        if t.overlaps:
+            self.turns.wait()
         sums = self._start_scores(q, keys)
-        self._release_queries(now.count)
+        if t.overlaps:
+            self.turns.end()
+        self._release_queries(count)
         (sums,) = wgmma.wait_for([sums])
         self.keys.release(keys, self.lane)
-        keys = keys.next(t.stages)
+        step = self._first_softmax(walk, sums, block)
+        weights = walk.weights(step.exponentials, block, is_masked=self.walks.has_masks)
+        return self._begun(keys.next(t.stages), values, step, weights)
+
+    def _joined_block(self, q: Any, walk: Any, block: Any, behind: Behind) -> Attended:
+        """Starts a tile as `_first_block` does, beside the last product of the tile behind, whose
+        result is stored."""
+        t, before = self.tiling, behind.state
+        keys, values = before.keys, before.values
+        self.keys.wait_full(keys)
+        self.turns.wait()
+        sums = self._start_scores(q, keys)
+        self.values.wait_full(values)
+        products = self._start_result(before, values)
+        self.turns.end()
+        self._release_queries(behind.count)
+        (sums,) = wgmma.wait_for([sums], 1)
+        self.keys.release(keys, self.lane)
+        step = self._first_softmax(walk, sums, block)
+        (products,) = wgmma.wait_for([products])
+        self.values.release(values, self.lane)
+        is_masked = self.walks.has_masks
+        weights = wgmma.settled(walk.weights(step.exponentials, block, is_masked=is_masked))
+        self._complete(behind, self._whole_result(before, products))
+        return self._begun(keys.next(t.stages), values.next(t.stages), step, weights)
+
+    def _first_softmax(self, walk: Any, sums: Any, block: Any) -> Step:
         is_masked = self.walks.has_masks
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
-        first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
-        weights = walk.weights(first.exponentials, block, is_masked=is_masked)
+        may_be_empty = is_masked or not self.walks.is_finite
+        return self.softmax.first(scores, is_masked=may_be_empty)
+
+    def _begun(
+        self, keys: Cursor, values: Cursor, step: Step, weights: Sequence[Any]
+    ) -> Attended:  # fmt: skip
+        """The state after a tile's first block."""
+        t = self.tiling
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
-        scale = [ops.f32(1.0)] * len(HALVES) if t.kind.promotes else []
-        return Attended(keys, now.values, first.rows, zeros, weights, scale)
+        return Attended(
+            keys, values, step.rows, zeros, weights, zeros if t.kind.promotes else [], 0
+        )
 
     def _each_block(
         self, q: Any, walk: Any, tile: QueryTile, low: Any, high: Any, is_masked: bool,
@@ -223,25 +348,21 @@ class SdpaConsumer:
         """(the place of the next values, the result): O += P @ V of the last block."""
         values = state.values
         self.values.wait_full(values)
-        sums = self._start_result(state.weights, values, state.result)
+        sums = self._start_result(state, values)
         (sums,) = wgmma.wait_for([sums])
         self.values.release(values, self.lane)
         values = values.next(self.tiling.stages)
-        return values, self._added(state.result, state.scale, wgmma.unpacked(sums))
+        return values, self._whole_result(state, sums)
 
-    def _added(
-        self, result: Sequence[Any], scale: Sequence[Any], sums: Sequence[Any]
-    ) -> Sequence[Any]:
-        """The result with a step's sums; those have it in them, or are to be added."""
-        if not self.tiling.kind.promotes:
-            return sums
-        return [
-            mlir_math.FmaOp(value, scale[i // 2 % 2], more).result
-            for i, (value, more) in enumerate(zip(result, sums, strict=True))
-        ]
+    def _whole_result(self, before: Attended, products: Any) -> list[Any]:
+        """The result with a step's products; those have it in them, or are to be added."""
+        products = wgmma.unpacked(products)
+        return _sums(before.result, products) if self.tiling.kind.promotes else products
 
     def _skip(self, here: Slots, count: Any) -> Slots:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
+        if not self.tiling.tiles.skips:
+            return here
 
         @loop(0, count, state=here)
         def end(i: Any, now: Slots) -> Slots:
@@ -278,7 +399,7 @@ class SdpaConsumer:
         self.turns.wait()
         sums = self._start_scores(q, keys)
         self.values.wait_full(values)
-        products = self._start_result(now.weights, values, now.result)
+        products = self._start_result(now, values)
         self.turns.end()
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
@@ -292,13 +413,29 @@ class SdpaConsumer:
         # Not before the wait: words that are made while products run would make the assembler
         # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
         weights = wgmma.settled(walk.weights(step.exponentials, block, is_masked=is_masked))
-        result = self._added(now.result, now.scale, wgmma.unpacked(products))
-        if not t.kind.promotes:
-            result = self._rescaled(result, step)
         keys, values = keys.next(t.stages), values.next(t.stages)
-        return Attended(
-            keys, values, step.rows, result, weights, step.scale if t.kind.promotes else []
-        )
+        products = wgmma.unpacked(products)
+        if not t.kind.promotes:
+            result = self._rescaled(products, step)
+            return Attended(keys, values, step.rows, result, weights, [], 0)
+        promoted = self._promoted(replace(now, recent=products, steps=now.steps + 1), step)
+        return replace(promoted, keys=keys, values=values, rows=step.rows, weights=weights)
+
+    def _promoted(self, now: Attended, step: Step) -> Attended:
+        """Adds recent products to the result where they are due: in all warps at a time, whose
+        products are one instruction; references move in one warp or another."""
+
+        def grown() -> Attended:
+            result, recent = (scaled(sums, step.scale) for sums in (now.result, now.recent))
+            return replace(now, result=result, recent=recent)
+
+        moved = chosen(step.grows, now, grown, lambda: now)  # grows of None: always
+
+        def added() -> Attended:
+            return replace(moved, result=_sums(moved.result, moved.recent), steps=0)
+
+        is_due = moved.steps.eq(PROMOTED_STEPS)
+        return chosen(is_due, moved, added, lambda: moved)
 
     def _rescaled(self, result: Sequence[Any], step: Step) -> Sequence[Any]:
         if step.grows is None:
@@ -336,20 +473,18 @@ class SdpaConsumer:
         return sums
 
     @stretch("value product")
-    def _start_result(self, weights: Sequence[Any], values: Cursor, result: Sequence[Any]) -> Any:
-        """Starts O += P @ V of a block."""
+    def _start_result(self, now: Attended, values: Cursor) -> Any:
+        """Starts O += P @ V of a block, or the same of its recent products."""
         t = self.tiling
         v = wgmma.descriptor(self.values.address(values), self.v_panels)
-        if t.kind.promotes:
-            sums = wgmma.undefined(self.pv, t.width)
-        else:
-            sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), result)
+        into = now.recent if t.kind.promotes else now.result
+        sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), into)
         wgmma.fence()
         for step in range(t.keys // self.pv.k):
+            is_added = now.steps if t.kind.promotes and step == 0 else 1
             sums = wgmma.multiply(
-                self.pv, t.width, list(weights[4 * step : 4 * step + 4]),
-                wgmma.moved(v, self._step_of_values(step)), sums,
-                int(step > 0 or not t.kind.promotes), b_k_major=t.turns,
+                self.pv, t.width, list(now.weights[4 * step : 4 * step + 4]),
+                wgmma.moved(v, self._step_of_values(step)), sums, is_added, b_k_major=t.turns,
             )  # fmt: skip
         wgmma.commit()
         return sums
@@ -364,21 +499,28 @@ class SdpaConsumer:
     # ---- the end of a tile
 
     def _release_queries(self, count: Any) -> None:
-        """Hands back the queries of the tile before, by way of which its result left, once this
-        tile's first product is under way."""
-        if self.tiling.q_stages == 1:
+        """Hands back queries by way of which a result left, once the first product of the tile
+        after `count` others is under way: of the tile before, or where tiles overlap, whose
+        results leave later, of the one before that."""
+        t = self.tiling
+        behind = t.q_stages - 1
+        if behind == 0 or t.hands_back_at_once:
             return
-        before = count - 1
-        is_owner = ops.both(self.thread.eq(0), ops.less(0, count))
+        is_owner = ops.both(self.thread.eq(0), ops.less(behind - 1, count))
         with ops.if_(is_owner):
             tma.wait_read(0)
-            mbarrier.arrive(self.queries.empty_barrier(self.block.query_cursor(before)))
+            slot = self.block.query_cursor(count - behind)
+            mbarrier.arrive(self.queries.empty_barrier(slot))
 
     @stretch("epilogue")
-    def _finish(self, walk: Any, result: Sequence[Any], rows: Rows, cursor: Cursor) -> None:
-        """Divides, walks what comes after, and stores."""
-        walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
-        if self.tiling.q_stages == 1:
+    def _finish(self, walk: Any, result: Sequence[Any], rows: Rows, number: Any) -> None:
+        """Divides, walks what comes after, and stores.  number: of the tile."""
+        t, cursor = self.tiling, self.block.query_cursor(number)
+        if self.block.store is None:
+            walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
+        else:
+            self.block.store.put(walk, walk.tile.part, self.softmax, rows, result)
+        if t.q_stages == 1 or t.hands_back_at_once:
             self.meet()
             with ops.if_(self.thread.eq(0)):
                 tma.wait_read(0)
@@ -390,3 +532,7 @@ class SdpaConsumer:
             barrier_id=ops.value_of(self.own + _FIRST_BARRIER),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
+
+
+def _sums(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    return [arith.AddFOp(a, b).result for a, b in zip(one, other, strict=True)]

@@ -34,6 +34,8 @@ from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from .block_sm90 import SdpaBlock
 from .choice_sm90 import SdpaChoice
+from .few_sm90 import KNOBS as KNOBS_OF_FEW
+from .few_sm90 import few_choices, few_reasons, few_seconds, has_few
 from .kernel_sm90 import emit_attention
 from .kind_sm90 import (
     NARROW,
@@ -45,10 +47,11 @@ from .kind_sm90 import (
     staged_output,
 )
 from .number_ranges import conditions_of, number_tables
+from .parts_sm80 import PartsEmitter, PartStore
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .sources_sm90 import LEAST_BLOCK
-from .surface import POWERS, head_of, operands, surface_reasons
-from .tile_sm90 import Kind, QueryTiles, SdpaTiling, SoftmaxTiling
+from .surface import POWERS, head_of, operands, packing_of, surface_reasons
+from .tile_sm90 import OVERLAPPING, FewQueries, Kind, QueryTiles, SdpaTiling, SoftmaxTiling
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
 _FEW_KEYS = (48, 32)  # which leave registers to a mask that is drawn, or to wide heads
@@ -127,7 +130,13 @@ class SdpaFwdSm90Engine(Engine):
             "pinned before the second product's end; 3: both",
         ),
         Knob("SCHED_POLICY", (1, 0), "1: a block takes its next tile when it is free"),
+        *KNOBS_OF_FEW,
     )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        if has_few(fusion):
+            return self.all_knobs
+        return tuple(knob for knob in self.all_knobs if knob not in KNOBS_OF_FEW)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
@@ -142,20 +151,31 @@ class SdpaFwdSm90Engine(Engine):
             what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {most}"))
         reasons += _page_reasons(found, choice.keys)
+        reasons += few_reasons(choice, fusion)
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
         kind = kind_of(fusion)
         is_wide = kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW
-        rescales, pins = is_wide and not kind.promotes, is_wide and not _draws(fusion)
+        rescales, pins = is_wide, is_wide and not _draws(fusion)
+        packs = None
+        if has_few(fusion):
+            packs = False
+            found += [
+                choice.knobs
+                for choice in few_choices(fusion, target, rescales, pins)
+                if not self.legal(choice.knobs, fusion, target)
+                and not _is_cut(fusion, choice.queries, choice.keys)
+                and _is_candidate(fusion, kind, choice)
+            ]
         for queries in _QUERIES:
             for keys in _KEYS:
                 if _is_cut(fusion, queries, keys):
                     continue
                 for stages in _STAGES:
                     choices = [
-                        SdpaChoice(queries, keys, stages, rescales, pins, is_dynamic)
+                        SdpaChoice(queries, keys, stages, rescales, pins, is_dynamic, packs)
                         for is_dynamic in (True, False)
                     ]
                     found += [
@@ -186,6 +206,8 @@ class SdpaFwdSm90Engine(Engine):
             share *= _ADDING_SHARES.get(choice.keys, 1.0) if _adds_places(fusion) else 1.0
         share *= 1.0 if q_stages > 1 else _ONE_TILE_SHARE
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
+        if choice.is_of_few:
+            return few_seconds(fusion, choice, rate, target)
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
         seconds += 2e-6 if choice.is_dynamic else 0.0  # a counter is set before
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
@@ -214,16 +236,26 @@ class SdpaFwdSm90Engine(Engine):
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         choice = SdpaChoice.of(knobs)
-        if parts.outputs.shows_maximum:
-            choice = replace(choice, rescales=False)
+        tracks = parts.outputs.shows_maximum
+        if tracks and choice.parts > 1:
+            # A part's reference is taken for its largest score.
+            choice, tracks = replace(choice, rescales=False), False
         is_longest_first = is_triangular(parts.masks.condition)
         entries = _packed_entries(parts)
         numbered = (
             [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], choice.keys)
         )
+        axis, heads = -1, 1
+        if choice.packs:
+            k, v = parts.source(0, 1), parts.source(1, 1)
+            packing = packing_of(parts.dims[:-2], k.batch, v.batch)
+            assert packing is not None, "heads that share keys"
+            axis, heads = packing
         return _tiling(
             choice, depth, width, kind_of_region(parts),
-            staged=staged_output(parts),
+            staged=-1 if choice.is_of_few else staged_output(parts),
+            packed=(axis, heads),
+            tracks=tracks and choice.rescales,
             is_longest_first=is_longest_first,
             is_sparse=bool(parts.masks.blocks or numbered),
             gathers=parts.gathers,
@@ -234,7 +266,9 @@ class SdpaFwdSm90Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling, parts = SdpaTiling.of(tile), AttentionRegion(region.of_matrices())
-        tables = () if tiling.tiles.entries else number_tables(output, parts, tiling)
+        has_tables = not tiling.tiles.entries and tiling.few.heads == 1
+        tables = number_tables(output, parts, tiling) if has_tables else ()
+        names = PartStore.workspace(output, parts.dims, tiling)
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         counter = ""
@@ -242,13 +276,15 @@ class SdpaFwdSm90Engine(Engine):
             counter = output.workspace("tiles", 4)
             output.memset(counter, 4)
         with kernel.body():
-            block = SdpaBlock(kernel, parts, tiling, counter, tables)
+            store = PartStore.of(kernel, names, parts.dims, tiling)
+            block = SdpaBlock(kernel, parts, tiling, counter, tables, store)
             emit_attention(block)
-        blocks = minimum(block.schedule.tiles, device_dim("sm_count"))
+        blocks = minimum(block.schedule.tiles * tiling.parts, device_dim("sm_count"))
         for place in parts.outputs.largest:
             tensor = region.outputs[place][1]
             output.preset(tensor, 0)
         output.launch(kernel, (blocks, 1, 1))
+        PartsEmitter.launch(output, parts, tiling, names)
 
 
 def _most_sums(consumers: int, *, gathers: bool) -> int:
@@ -326,13 +362,13 @@ def _tiling(
     is_sparse: bool = False,
     gathers: bool = False,
     entries: int = 0,
+    packed: tuple[int, int] = (-1, 1),
+    tracks: bool = False,
 ) -> SdpaTiling:
-    """With two tiles of queries in shared memory, if they fit."""
+    """With the queries of several tiles in shared memory, if they fit."""
     rescale = POWERS if choice.rescales else 0
     if kind.is_fp8:
-        rescale //= 2
-    if kind.promotes:
-        rescale = 0
+        rescale //= 4 if kind.promotes else 2
 
     def of(q_stages: int) -> SdpaTiling:
         return SdpaTiling(
@@ -351,12 +387,16 @@ def _tiling(
                 entries=entries,
             ),
             softmax=SoftmaxTiling(
-                rescale, _PINNED if choice.pins else 0, POWERS - rescale if kind.is_fp8 else 0
+                rescale,
+                _PINNED if choice.pins else 0,
+                POWERS - rescale if kind.is_fp8 else 0,
+                tracks,
             ),
             kind=kind,
+            few=FewQueries(*packed, choice.parts),
         )
 
-    return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
+    return next(of(n) for n in (OVERLAPPING, 2, 1) if n == 1 or of(n).smem_bytes <= _SHARED_MEMORY)
 
 
 _SHARED_MEMORY = 227 << 10  # of a block of sm_90

@@ -163,7 +163,7 @@ class SdpaEmitter:
                 walk.store(softmax, rows, result)
                 walk.keep_unseen(blocks.first, blocks.end)
             else:
-                self.parts_store.put(walk, softmax, rows, result)
+                self.parts_store.put(walk, ops.block_id("y"), softmax, rows, result)
 
     def _begin(self, blocks: KeyBlocks) -> Any:
         """Starts loading the first blocks; gives the one that is next where some blocks are left
@@ -183,16 +183,8 @@ class SdpaEmitter:
         return self.schedule.next_seen(self.tile, block, first)
 
     def _part(self, blocks: KeyBlocks) -> KeyBlocks:
-        """This block's share of a tile's keys: as many blocks as any other has, or one more; none
-        where no score is kept."""
-        count, start, end = self.tiling.parts, blocks.first, blocks.end
-        if blocks.is_empty is not None:
-            end = ops.select(blocks.is_empty, start, end)
-        if count > 1:
-            whole, number = end - start, ops.block_id("y")
-            end = start + whole * (number + 1) // count
-            start = start + whole * number // count
-        return KeyBlocks(start, end, blocks.all, blocks.all_end)
+        """This block's part of a tile's keys."""
+        return blocks.part(ops.block_id("y") if self.tiling.parts > 1 else 0, self.tiling.parts)
 
     def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
         """The batch coordinates of a tile in K or V, of which heads may share entries."""

@@ -19,6 +19,7 @@ from .pattern import Attention, attention_of
 from .surface import is_fp8, mixed_reasons
 from .tile_sm90 import Kind, SdpaTiling
 
+PROMOTED_STEPS = 4  # whose sums the tensor cores add up, with fewer bits than f32
 NARROW = 64  # elements of a value, of which three warpgroups have tiles
 
 _SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
@@ -100,9 +101,6 @@ def fp8_knob_reasons(
 ) -> list[Reason]:
     """Reasons against knobs that fp8 does not take."""
     reasons: list[Reason] = []
-    if kind.promotes and choice.rescales:
-        what = f"KERNEL_CFG={choice.config} where the sums of each step are added in f32"
-        reasons.append(knob_reason(what, "0, 2"))
     if tiling.stages < _LEAST_STAGES:
         reasons.append(knob_reason(f"STAGES={tiling.stages} of fp8", f"{_LEAST_STAGES} or more"))
     if tiling.keys < _LEAST_KEYS:

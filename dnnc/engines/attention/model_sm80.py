@@ -81,11 +81,20 @@ def seconds_of(
             bound = "memory" if memory > products else "tensor cores"
             seconds += times * (max(memory, products) + _OTHER_SHARE * min(memory, products))
             seconds += _START_SECONDS
-    if tiling.parts > 1:
-        parts = tiling.parts * work.heads * work.queries * 4 * (work.width + 2)
-        seconds += LAUNCH_SECONDS + _PARTS_SECONDS + _PART_SECONDS * tiling.parts
-        seconds += 2 * parts / (_L2_SHARE * target.dram_gbs * 1e9)
+    seconds += parts_seconds(work, tiling.parts, target)
     return Prediction(seconds, bound)
+
+
+def parts_seconds(
+    work: AttentionWork, parts: int, target: Target, share: float = _L2_SHARE
+) -> float:
+    """The time of the kernel that adds up so many parts of each tile's keys.  share: of memory's
+    bandwidth, that these are written and read at."""
+    if parts == 1:
+        return 0.0
+    moved = 2 * parts * work.heads * work.queries * 4 * (work.width + 2)
+    launch = LAUNCH_SECONDS + _PARTS_SECONDS + _PART_SECONDS * parts
+    return launch + moved / (share * target.dram_gbs * 1e9)
 
 
 def _bandwidth(tiling: Sm80Tiling, blocks: int, target: Target) -> float:

@@ -73,5 +73,4 @@ class PackedSchedule(Schedule):
         return entry, number - entry * self._heads()
 
     def at(self, entry: Any, head: Any, row: Any) -> QueryTile:
-        number = entry * self._heads() + head
-        return QueryTile(row, self.loops.coordinates(self.kernel, number), number)
+        return self.tile(row, entry * self._heads() + head)

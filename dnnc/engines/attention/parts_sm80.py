@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.kernel import Kernel
+from ...codegen.output import Output
 from ...codegen.state import loop
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Index
@@ -30,12 +31,24 @@ from ...target import WARP_THREADS
 from .region import SdpaRegion
 from .result import ResultWalk
 from .scale import times_log2e
-from .schedule import QueryTile, RowPlace, Schedule
-from .tile_sm80 import Sm80Tiling
+from .schedule import QueryTile, RowPlace, Schedule, Tiling
 
 THREADS = 128
 _ROWS = THREADS // WARP_THREADS  # of a block of the second kernel
 _TOGETHER = 8  # parts whose results a thread loads together
+
+
+class SplitTiling(Tiling, Protocol):
+    """The facts of a tiling whose tiles' keys blocks share."""
+
+    @property
+    def whole_width(self) -> int: ...
+
+    @property
+    def parts(self) -> int: ...
+
+    @property
+    def lift(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,26 @@ class PartStore:
     def rows_of(dims: Sequence[Expr]) -> Expr:
         return product(dims[:-1])
 
+    @staticmethod
+    def workspace(output: Output, dims: Sequence[Expr], tiling: SplitTiling) -> tuple[str, str]:
+        """The names of what a launch has for results and for sums; "": its tiles have no parts."""
+        if tiling.parts == 1:
+            return "", ""
+        rows = PartStore.rows_of(dims) * tiling.parts
+        return (
+            output.workspace("results", rows * (4 * tiling.whole_width)),
+            output.workspace("sums", rows * 8),
+        )
+
+    @staticmethod
+    def of(
+        kernel: Kernel, names: tuple[str, str], dims: tuple[Expr, ...], tiling: SplitTiling
+    ) -> PartStore | None:
+        """The store of a kernel of a launch; None: its tiles have no parts."""
+        if tiling.parts == 1:
+            return None
+        return PartStore(kernel, *names, dims, tiling.whole_width, tiling.parts)
+
     def number(self, place: RowPlace) -> Any:
         """The number of a row among all."""
         return place.head * self.kernel.size(self.dims[-2]) + place.query.index().base
@@ -76,10 +109,11 @@ class PartStore:
     # ---- by the first kernel
 
     def put(
-        self, walk: ResultWalk, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]
-    ) -> None:
-        """Leaves what a block has of its tile."""
-        part, totals = ops.block_id("y"), softmax.finished(rows)
+        self, walk: ResultWalk, part: Any, softmax: OnlineSoftmax, rows: Rows,
+        result: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Leaves what a block has of its tile.  part: of the tile's keys."""
+        totals = softmax.finished(rows)
         walk.leave_loop()
         pieces = list(walk.pieces(result))
         for half in HALVES:
@@ -105,8 +139,22 @@ class PartsEmitter:
 
     kernel: Kernel
     parts: AttentionRegion
-    tiling: Sm80Tiling
+    tiling: SplitTiling
     store: PartStore
+
+    @staticmethod
+    def launch(
+        output: Output, parts: AttentionRegion, tiling: SplitTiling, names: tuple[str, str]
+    ) -> None:
+        """Launches it, if tiles have parts."""
+        if tiling.parts == 1:
+            return
+        kernel = output.kernel("parts", THREADS)
+        with kernel.body():
+            store = PartStore.of(kernel, names, parts.dims, tiling)
+            assert store is not None, "tiles have parts"
+            PartsEmitter(kernel, parts, tiling, store).emit()
+        output.launch(kernel, (PartsEmitter.blocks(parts.dims), 1, 1))
 
     def emit(self) -> None:
         self.lane = ops.thread_id() & (WARP_THREADS - 1)

@@ -55,7 +55,10 @@ class SdpaProducer:
             self.block.each_tile(Progress.start(), self._load_tile, takes=True)
         if t.turns:
             with ops.if_(ops.less(0, self.block.warp)):
-                turner = ValueTurner(t, self.schedule, self.raw, self.values, self.block.warp)
+                block = self.block
+                turner = ValueTurner(
+                    t, self.schedule, self.raw, self.values, block.warp, block.blocks
+                )
                 self.block.each_tile(Cursor(), turner.tile, takes=False)
 
     def _load_tile(self, tile: QueryTile, now: Progress) -> Progress:

@@ -105,15 +105,18 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
         self._store_nothing(softmax, has_result=False)
 
     def _store_nothing(self, softmax: OnlineSoftmax, *, has_result: bool) -> None:
+        rows, zeros = self.nothing()
+        zeros = self.divided(softmax, rows, zeros if has_result else [])
+        if has_result:
+            self.store_others(zeros)
+
+    def nothing(self) -> tuple[Rows, list[Any]]:
+        """(statistics, result) of rows without scores."""
         zero, low = (
             arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), n)).result
             for n in (0.0, -math.inf)
         )
-        rows = Rows([low, low], [zero, zero])
-        zeros = [zero] * (self.shared.tiling.width // 2) if has_result else []
-        zeros = self.divided(softmax, rows, zeros)
-        if has_result:
-            self.store_others(zeros)
+        return Rows([low, low], [zero, zero]), [zero] * (self.shared.tiling.width // 2)
 
     def _stage(
         self, place: int, store: StagedStore, map_: Any, result: Sequence[Any], buffer: Any,

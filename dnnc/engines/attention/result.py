@@ -69,7 +69,7 @@ class ResultWalk(TileWalk):
         is first."""
         scale = self._finish_row(softmax, rows, total, half)
         if self.shared.weights_amax:
-            self._meet_weights(rows, scale, half)
+            self._meet_weights(softmax, rows, scale, half)
         self._store_row(half, is_first)
         return scale
 
@@ -92,7 +92,7 @@ class ResultWalk(TileWalk):
         """The factor of the result of a row; maximum and sum are in hand after it."""
         s, parts = self.shared, self.shared.parts
         factor = ops.f32(s.factor) if isinstance(s.factor, float) else s.factor
-        maximum = arith.MulFOp(rows.reference[half], factor).result
+        maximum = arith.MulFOp(softmax.largest(rows, half), factor).result
         own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
         at = self._at(half, Index.of(0))
         self._hold("maximum", parts.reductions[0], maximum, at)
@@ -217,12 +217,15 @@ class ResultWalk(TileWalk):
             for half, values in parts.items():
                 self._meet(place, values, half)
 
-    def _meet_weights(self, rows: Rows, scale: Any, half: int) -> None:
-        """The largest weight of a row is its largest score's, whose exponential is `scale`."""
+    def _meet_weights(self, softmax: OnlineSoftmax, rows: Rows, scale: Any, half: int) -> None:
+        """The largest weight of a row is its largest score's: its exponential times `scale`."""
         low = ops.f32(-math.inf)
         is_empty = arith.CmpFOp(arith.CmpFPredicate.OEQ, rows.reference[half], low).result
         # No number where the graph does not mind that a row has no scores.
         nothing = arith.MulFOp(ops.f32(0.0), scale).result
+        exponential = softmax.largest_exponential(rows, half)
+        if exponential is not None:
+            scale = arith.MulFOp(scale, exponential).result
         largest = arith.SelectOp(is_empty, nothing, scale).result
         for place in self.shared.weights_amax:
             self._meet(place, [largest], half)

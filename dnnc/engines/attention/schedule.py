@@ -60,7 +60,7 @@ class Tiling(Protocol):
 @dataclass(frozen=True)
 class QueryTile:
     """row: its first query, before the tensor's first one it may be.  batch: of the scores' axes.
-    head: their number, row-major.
+    head: their number, row-major.  part: which part of its keys, where blocks share these.
 
     Of packed heads: row: query * heads + head.  batch, head: count those that share as one.
     """
@@ -68,6 +68,7 @@ class QueryTile:
     row: Any
     batch: Mapping[int, Coordinate]
     head: Any
+    part: Any = 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,18 @@ class KeyBlocks:
     all_end: Any
     is_empty: Any = None
 
+    def part(self, number: Any, count: int) -> KeyBlocks:
+        """One of `count` parts, in which any has as many blocks as another, or one more; none where
+        no score is kept."""
+        start, end = self.first, self.end
+        if self.is_empty is not None:
+            end = ops.select(self.is_empty, start, end)
+        if count > 1:
+            whole = end - start
+            end = start + whole * (number + 1) // count
+            start = start + whole * number // count
+        return KeyBlocks(start, end, self.all, self.all_end)
+
 
 @dataclass
 class Schedule:
@@ -170,8 +183,12 @@ class Schedule:
             rows = at_least(self.rows, 1)
             head = self.kernel.divide(number, rows)
             row = self.kernel.remainder(number, rows, head) * height
+        return self.tile(row, head)
+
+    def tile(self, row: Any, head: Any, part: Any = 0) -> QueryTile:
+        """The tile of a row of a head."""
         batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
-        return QueryTile(row, batch, head)
+        return QueryTile(row, batch, head, part)
 
     def row(self, tile: QueryTile, number: Any) -> RowPlace:
         """Where a row of a tile lies, or the nearest of the tensor."""

@@ -37,7 +37,7 @@ from .kept_sm80 import KeptEmitter
 from .kernel_sm80 import SdpaEmitter
 from .model_sm80 import AttentionWork, seconds_of
 from .operands import copy_reasons
-from .parts_sm80 import THREADS, PartsEmitter, PartStore
+from .parts_sm80 import PartsEmitter, PartStore
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .surface import (
     MOST_ELEMENTS,
@@ -128,9 +128,9 @@ class SdpaSm80Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
-        tiling = _tiling(knobs, *head_of(found), _element_bytes(found))
+        tiling = _tiling(knobs, *head_of(found), element_bytes_of(found))
         reasons: list[Reason] = []
-        if knobs["PACK_GQA"] and _packing(fusion) is None:
+        if knobs["PACK_GQA"] and packing_in(fusion) is None:
             what = "no heads that share keys and values along one axis of a known size"
             reasons.append(knob_reason(what, "PACK_GQA=0"))
         if knobs["SPLIT_KV"] > 1 and found.kept:
@@ -143,11 +143,11 @@ class SdpaSm80Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        work = _work(fusion)
+        work = work_of(fusion)
         # Then what comes after may be left to a kernel that has the registers for it.
         is_full = work.width > _FULL and bool(attention_of(fusion).largest)
         packs = [0]
-        if _packing(fusion) is not None and work.queries * work.shared <= _FEW_ROWS:
+        if packing_in(fusion) is not None and work.queries * work.shared <= _FEW_ROWS:
             packs = [1, 0]
         for pack in packs:
             rows = work.queries * (work.shared if pack else 1)
@@ -173,7 +173,7 @@ class SdpaSm80Engine(Engine):
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        work = _work(fusion)
+        work = work_of(fusion)
         tiling = _tiling(knobs, work.depth, work.width, work.element_bytes)
         return seconds_of(work, tiling, bool(knobs["PACK_GQA"]), target)
 
@@ -216,37 +216,23 @@ class SdpaSm80Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling, parts = Sm80Tiling.of(tile), AttentionRegion(region.of_matrices())
-        names = ("", "")
-        if tiling.parts > 1:
-            rows = PartStore.rows_of(parts.dims) * tiling.parts
-            names = (
-                output.workspace("results", rows * (4 * tiling.whole_width)),
-                output.workspace("sums", rows * 8),
-            )
+        names = PartStore.workspace(output, parts.dims, tiling)
         kernel = output.kernel("", tiling.threads)
         with kernel.body():
-            store = _store(kernel, names, parts, tiling) if tiling.parts > 1 else None
+            store = PartStore.of(kernel, names, parts.dims, tiling)
             made = KeptEmitter if parts.outputs.keeps_weights else SdpaEmitter
             emitter = made(kernel, parts, tiling, store)
             emitter.emit()
         for place in parts.outputs.largest:
             output.preset(region.outputs[place][1], 0)
         output.launch(kernel, (emitter.schedule.tiles, tiling.parts, tiling.pieces))
-        if tiling.parts > 1:
-            kernel = output.kernel("parts", THREADS)
-            with kernel.body():
-                PartsEmitter(kernel, parts, tiling, _store(kernel, names, parts, tiling)).emit()
-            output.launch(kernel, (PartsEmitter.blocks(parts.dims), 1, 1))
-
-
-def _store(
-    kernel: Any, names: tuple[str, str], parts: AttentionRegion, tiling: Sm80Tiling
-) -> PartStore:
-    return PartStore(kernel, *names, parts.dims, tiling.whole_width, tiling.parts)
+        PartsEmitter.launch(output, parts, tiling, names)
 
 
 @remembered
-def _packing(fusion: Fusion) -> tuple[int, int] | None:
+def packing_in(fusion: Fusion) -> tuple[int, int] | None:
+    """(axis of the scores, how many of its entries share keys and values), if a tile may have all
+    of these as its rows."""
     found = attention_of(fusion)
     _, k, v = found.operands
     packing = packing_of(found.batch, k.batch, v.batch)
@@ -256,10 +242,11 @@ def _packing(fusion: Fusion) -> tuple[int, int] | None:
 
 
 @remembered_at_sizes
-def _work(fusion: Fusion) -> AttentionWork:
+def work_of(fusion: Fusion) -> AttentionWork:
+    """The typical sizes of an attention."""
     found = attention_of(fusion)
     depth, width = head_of(found)
-    packing = _packing(fusion)
+    packing = packing_in(fusion)
     _, k, v = found.operands
     matrices = (k.tensor, v.tensor)
     return AttentionWork(
@@ -270,16 +257,16 @@ def _work(fusion: Fusion) -> AttentionWork:
         depth=depth,
         width=width,
         key_bytes=sum(
-            _element_bytes(found) * typical(product(operand.batch) * found.keys) * elements
+            element_bytes_of(found) * typical(product(operand.batch) * found.keys) * elements
             for operand, elements in ((k, depth), (v, width))
         ),
         other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in matrices),
         keeps_weights=found.keeps_weights,
-        element_bytes=_element_bytes(found),
+        element_bytes=element_bytes_of(found),
     )
 
 
-def _element_bytes(found: Attention) -> int:
+def element_bytes_of(found: Attention) -> int:
     return 1 if is_fp8(found) else 2
 
 

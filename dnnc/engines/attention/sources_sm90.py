@@ -2,8 +2,8 @@
 """Rows of queries, keys and values by TMA: in place, in pages, or packed.
 
 A box has all rows of a tile where they follow each other in memory.  Of pages a box has the rows
-of one.  Where an entry of the batch ends, boxes of 8 rows and of 1 bring what there is; the rest
-are boxes past the tensor's end, which are zeros: nothing is read that is not the entry's.
+of one.  Of rows that are looked up a map has boxes that end at any row (`tma.ending_recipe`): past
+an entry's end they bring zeros, and nothing is read that is not the entry's.
 
 Values in place may be cut at a length, past which memory holds anything.  A step of keys that has
 the length inside comes by boxes of powers of two, up to seven of its rows and as many of zeros; all
@@ -28,11 +28,10 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from .entry import Entry, cut_length, first_row, read
 from .pattern import group_size
-from .schedule import QueryTile
+from .schedule import Packing, QueryTile
 
-_FEW = wgmma.ATOM_ROWS
 _POWERS = (128, 64, 32, 16, 8, 4, 2, 1)  # rows of boxes that make any number below the largest
-LEAST_BLOCK = _FEW  # rows of a page
+LEAST_BLOCK = wgmma.ATOM_ROWS  # rows of a page
 UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
 
 Place = Mapping[int, Any]  # axis of the tensor -> i32 coordinate
@@ -56,19 +55,23 @@ class Rows:
     def __post_init__(self) -> None:
         pairs = zip(self.source.batch, self.batch, strict=True)
         self.groups = [group_size(own, whole) or 0 for own, whole in pairs]
+        self.boxes = self._boxes()
+        if self.source.is_gathered:
+            self.maps = [self.kernel.tensor_map(tma.ending_recipe(box)) for box in self.boxes]
+        else:
+            self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
+
+    def _boxes(self) -> list[tma.Box]:
+        """The boxes that copies move, that of all rows of a tile, or of a page, first."""
         heights = [self.rows]
         if self.source.kind == "cut":
             heights += [h for h in _POWERS if h < self.rows]
-        elif self.source.is_gathered:
-            whole = self.rows
-            if self.source.kind == "paged":
-                whole = min(whole, self.page)
-            heights = [whole, _FEW, 1]
-        self.boxes = [
+        elif self.source.kind == "paged":
+            heights = [min(self.rows, self.page)]
+        return [
             tma.Box(self.tensor, self.axes, (self.panel, height))
             for height in dict.fromkeys(heights)
         ]
-        self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
 
     @property
     def tensor(self) -> Tensor:
@@ -146,27 +149,17 @@ class Rows:
         if not self.source.kind:
             self._whole(slot, barrier, tile, {self.axes[1]: row})
             return
-        valid = ops.minimum(ops.maximum(entry.length - row, 0), self.rows)
-        if self.source.kind == "cut":
-            is_there = ops.less(0, valid)
-            place = {self.axes[1]: ops.select(is_there, row, self._past())}
-            ops.if_else(
-                ops.both(is_there, valid < self.rows),
-                lambda: self._cut(slot, barrier, tile, row, valid),
-                lambda: self._whole(slot, barrier, tile, place),
-            )
+        if self.source.is_gathered:
+            self._gather(slot, barrier, tile, entry, row)
             return
-
-        def whole() -> None:
-            if self.source.kind == "paged":
-                self._pages(slot, barrier, tile, row)
-            else:
-                self._whole(slot, barrier, tile, {self.axes[1]: entry.first + row})
-
-        def part() -> None:
-            self._part(slot, barrier, tile, entry, row, valid)
-
-        ops.if_else(valid.eq(self.rows), whole, part)
+        valid = ops.minimum(ops.maximum(entry.length - row, 0), self.rows)
+        is_there = ops.less(0, valid)
+        place = {self.axes[1]: ops.select(is_there, row, self._past())}
+        ops.if_else(
+            ops.both(is_there, valid < self.rows),
+            lambda: self._cut(slot, barrier, tile, row, valid),
+            lambda: self._whole(slot, barrier, tile, place),
+        )
 
     def _whole(self, slot: Any, barrier: Any, tile: QueryTile, rows: Place) -> None:
         self._copy(0, slot, barrier, {**self._heads(tile), **rows})
@@ -176,68 +169,41 @@ class Rows:
             return {0: 0, 1: self._number(tile, 1)}
         return {axis: self._number(tile, axis) for axis in range(len(self.batch))}
 
-    def _copy(self, which: int, slot: Any, barrier: Any, place: Place) -> None:
-        """Copies every panel, by one of the boxes."""
+    def _copy(self, which: int, slot: Any, barrier: Any, place: Place, end: Any = None) -> None:
+        """Copies every panel, by one of the boxes.  end: of rows that are looked up."""
         box, map_ = self.boxes[which], self.maps[which]
 
         def one(panel: Any) -> None:
             at = {**place, box.axes[0]: panel * self.panel}
             corner = [ops.value_of(at[axis]) for axis in box.map_axes]
+            if end is not None:
+                corner = tma.ending_place(box, corner, end)
             target = smem.byte_pointer(slot, panel * (self.rows * wgmma.ROW_BYTES))
             tma.load(target, map_, corner, barrier)
 
         _repeat(self.panels, UNROLLED_PANELS, one)
 
-    def _pages(self, slot: Any, barrier: Any, tile: QueryTile, row: Any) -> None:
-        """Rows that are all there, a page or less at a time."""
-        height = self.boxes[0].extents[1]
+    def _gather(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
+        """Rows that are looked up, a page or less at a time."""
+        height, heads = self.boxes[0].extents[1], self._heads(tile)
 
         def one(number: Any) -> None:
-            place = self._in_page(tile, row + number * height)
+            first = row + number * height
+            place = self._at(tile, entry, first)
+            end = place[self.axes[1]] + (entry.length - first)
             target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
-            self._copy(0, target, barrier, {**self._heads(tile), **place})
+            self._copy(0, target, barrier, {**heads, **place}, end)
 
         _repeat(self.rows // height, 1, one)
 
-    def _in_page(self, tile: QueryTile, row: Any) -> Place:
+    def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
+        """Where a row lies.  Past the entry's end no page is looked up."""
+        if self.source.kind == "packed":
+            return {self.axes[1]: entry.first + row}
         page = row // self.page
-        block = self._read(self.source.values[1], self._number(tile, 0), 0, page)
+        kept = ops.select(row < entry.length, page, 0)
+        block = self._read(self.source.values[1], self._number(tile, 0), 0, kept)
         return {0: block, self.axes[1]: row - page * self.page}
-
-    def _part(
-        self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any, valid: Any
-    ) -> None:
-        """Rows of which the first `valid` are there."""
-        heads, end = self._heads(tile), self._past()
-
-        def eight(number: Any) -> None:
-            first = number * _FEW
-            left = valid - first
-            target = smem.byte_pointer(slot, first * wgmma.ROW_BYTES)
-            which = self.boxes.index(next(b for b in self.boxes if b.extents[1] == _FEW))
-
-            def some() -> None:
-                place = self._at(tile, entry, row + first)
-
-                def singly(inner: Any) -> None:
-                    there = place[self.axes[1]] + inner
-                    chosen = ops.select(inner < left, there, end)
-                    single = smem.byte_pointer(target, inner * wgmma.ROW_BYTES)
-                    last = len(self.boxes) - 1
-                    self._copy(last, single, barrier, {**heads, **place, self.axes[1]: chosen})
-
-                def together() -> None:
-                    self._copy(which, target, barrier, {**heads, **place})
-
-                is_full = left >= _FEW
-                ops.if_else(is_full, together, lambda: _repeat(_FEW, 1, singly))
-
-            def none() -> None:
-                self._copy(which, target, barrier, {**heads, self.axes[1]: end})
-
-            ops.if_else(ops.less(0, left), some, none)
-
-        _repeat(self.rows // _FEW, 1, eight)
 
     def _cut(self, slot: Any, barrier: Any, tile: QueryTile, row: Any, valid: Any) -> None:
         """Rows in place, of which the first `valid` are kept, some but not all; zeros after them.
@@ -257,17 +223,31 @@ class Rows:
         boxes(0, valid, row)
         boxes(valid, self.rows - valid, self._past())
 
-    def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
-        if self.source.kind == "paged":
-            return dict(self._in_page(tile, row))
-        return {self.axes[1]: entry.first + row}
-
     def _past(self) -> Any:
-        """A row past the tensor's end, or a page's, where TMA finds zeros.
-
-        No block past the container's: of one block the map has no axis of blocks.
-        """
+        """A row past the tensor's end, where TMA finds zeros."""
         return self.kernel.size(self.tensor.shape[self.axes[1]])
+
+
+@dataclass
+class SharedQueries(Rows):
+    """Queries of heads that share keys, as the rows of one tile: a box of heads and queries.
+
+    A tile begins at a multiple of its rows, which heads divide, or which divides heads.
+    """
+
+    packing: Packing
+
+    def _boxes(self) -> list[tma.Box]:
+        heads = min(self.packing.heads, self.rows)
+        axes = (self.axes[0], self.packing.axis, self.axes[1])
+        return [tma.Box(self.tensor, axes, (self.panel, heads, self.rows // heads))]
+
+    def load(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
+        heads, axis = self.packing.heads, self.packing.axis
+        query = row // heads
+        first = tile.batch[axis].index().base * heads + (row - query * heads)
+        place = {**self._heads(tile), axis: first, self.axes[1]: query}
+        self._copy(0, slot, barrier, place)
 
 
 def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:

@@ -14,8 +14,10 @@ from ...codegen.tiles.tile_table import TileTable
 from ..plain_data import plain, record_of
 
 _PIN_BYTES = 4  # of the place whose address no store meets
+OVERLAPPING = 3  # stages of queries: of a tile, of the one whose result leaves, and of the next
 TURNERS = 3  # warps of the producer's that turn values
 
+_MANY = 3  # warpgroups, which hide a tile's end without that
 _MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
 
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
@@ -29,8 +31,8 @@ class Kind:
     """The elements that are multiplied and stored.
 
     element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
-    staged_bytes: of an element of the staged output.  promotes: each step's P @ V is a sum of its
-    own, which is added in f32.
+    staged_bytes: of an element of the staged output.  promotes: whether P @ V of some steps is a
+    sum of its own, which is added in f32.
     """
 
     element_bytes: int = 2
@@ -53,12 +55,14 @@ class SoftmaxTiling:
 
     rescale: how much, in powers of two, a row's maximum grows before sums are scaled; 0: always.
     pinned: share of a step's exponentials, in eighths, that come before the second product ends.
-    lift: exponentials are so many powers of two larger.
+    lift: exponentials are so many powers of two larger.  tracks: whether a row's largest score is
+    asked for, beside the one that sums are relative to.
     """
 
     rescale: int
     pinned: int
     lift: int = 0
+    tracks: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,19 @@ class QueryTiles:
     skips: bool
     gathers: bool
     entries: int
+
+
+@dataclass(frozen=True)
+class FewQueries:
+    """How few queries are tiled.
+
+    axis: of the scores, whose entries that share keys are rows of one tile, so many of a query as
+    `heads` says; -1, 1: none.  parts: of a tile's keys, each of which is one more tile.
+    """
+
+    axis: int = -1
+    heads: int = 1
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,15 @@ class SdpaTiling:
     tiles: QueryTiles
     softmax: SoftmaxTiling
     kind: Kind
+    few: FewQueries = FewQueries()
+
+    @property
+    def parts(self) -> int:
+        return self.few.parts
+
+    @property
+    def lift(self) -> int:
+        return self.softmax.lift
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> SdpaTiling:
@@ -115,9 +141,27 @@ class SdpaTiling:
         return (self.consumers + 1) * wgmma.WARPGROUP_THREADS
 
     @property
+    def whole_width(self) -> int:
+        """Elements of a value."""
+        return self.width
+
+    @property
     def row_unit(self) -> int:
         """Rows whose multiples warpgroups begin at: TMA takes no part of those."""
         return wgmma.M
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a tile's last product and result come beside the next one's first block: where
+        there are the registers for both, and all warpgroups go through all blocks."""
+        has_room = self.q_stages > 1 and not self.turns and self.consumers < _MANY
+        return has_room and not self.tiles.skips
+
+    @property
+    def hands_back_at_once(self) -> bool:
+        """Whether a tile's queries are handed back when its result has left, for which the tile
+        after the next waits; else one tile later."""
+        return self.overlaps and self.q_stages < OVERLAPPING
 
     @property
     def registers(self) -> tuple[int, int] | None:

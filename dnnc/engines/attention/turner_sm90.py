@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,14 @@ from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...mlir import nvvm
 from ...target import WARP_THREADS
-from .schedule import QueryTile, Schedule
+from .schedule import KeyBlocks, QueryTile, Schedule
 from .tile_sm90 import TURNERS, SdpaTiling
 
 
 @dataclass(frozen=True)
 class ValueTurner:
     """raw: the ring that TMA fills.  turned: the one that products read.
-    warp: of the block; those from 1 on turn.
+    warp: of the block; those from 1 on turn.  blocks: of a tile's keys that are multiplied.
 
     Both rings have as many stages, and a stage of one goes to the same of the other.
     """
@@ -30,11 +31,11 @@ class ValueTurner:
     raw: Pipeline
     turned: Pipeline
     warp: Any
+    blocks: Callable[[QueryTile], KeyBlocks]
 
     def tile(self, tile: QueryTile, now: Cursor) -> Cursor:
         """Turns the values of a tile's blocks of keys."""
-        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
-        blocks = self.schedule.seen(tile, blocks)
+        blocks = self.blocks(tile)
         count = blocks.end - blocks.first
         if blocks.is_empty is not None:
             count = ops.select(blocks.is_empty, 0, count)

@@ -1,0 +1,57 @@
+"""Tiles that a block of sdpa_fwd_sm90 takes one after the other, in the interpreter: the last
+product of one stands beside the first of the next."""
+
+import pytest
+
+from tests import attention_graphs as graphs
+from tests.attention_graphs import Pattern
+from tests.engines.attention.test_few_sm90 import HEADS, SHARED
+from tests.engines.attention.test_fp8_sm90 import run as run_fp8
+from tests.engines.attention.test_fwd_sm90 import inputs_of, run
+from tests.fp8_attention import FAST, attention
+from tests.support import multiprocessors
+
+pytestmark = [pytest.mark.sm90, pytest.mark.registers]
+TALL = {"batch": (1,), "queries": 300, "keys": 150}
+
+PATTERNS = {
+    "full": (TALL, {}),
+    "causal": ({**TALL, "keys": 300, "scores": graphs.causal}, {"TILE_N": 128}),
+    "rows with nothing": ({**TALL, "scores": lambda p, s: graphs.causal(p, s, -180)}, {}),
+    "three warpgroups that let blocks go by": (
+        {"batch": (1,), "queries": 400, "keys": 400, "scores": graphs.causal},
+        {"TILE_M": 192, "KERNEL_CFG": 0, "STAGES": 1},
+    ),
+    "one warpgroup": (TALL, {"TILE_M": 64, "STAGES": 3}),
+    "queries of two tiles": ({**TALL, "depth": 128}, {"TILE_N": 96, "STAGES": 3}),
+    "queries of one tile": ({**TALL, "keys": 70, "depth": 256}, {"KERNEL_CFG": 1}),
+    "statistics": ({**TALL, "keys": 70, "statistics": "both"}, {"SCHED_POLICY": 0}),
+    "parts": (HEADS, SHARED),
+}  # fmt: skip
+
+
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("name", PATTERNS)
+def test_tiles_of_a_block(name, monkeypatch):
+    multiprocessors.few(monkeypatch, 1)
+    shape, knobs = PATTERNS[name]
+    run(Pattern(**shape), knobs)
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("lengths", [(0, 200, 1), (130, 0, 64)])
+def test_tiles_of_lengths(lengths, monkeypatch):
+    """Tiles without keys stand between others."""
+    multiprocessors.few(monkeypatch, 1)
+    pattern = Pattern(batch=(3,), queries=140, keys=200, scores=graphs.padded)
+    run(pattern, inputs=inputs_of(pattern, lengths=lengths))
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("compute", ["FLOAT", FAST])
+def test_fp8(compute, monkeypatch):
+    """Steps whose sums are added together; the largest weight beside a reference that is less."""
+    multiprocessors.few(monkeypatch, 1)
+    g = attention(heads=1, queries=200, keys=600, compute=compute)
+    run_fp8(g, {"KERNEL_CFG": 3})
