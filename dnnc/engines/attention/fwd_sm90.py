@@ -237,8 +237,10 @@ class SdpaFwdSm90Engine(Engine):
         assert depth is not None and width is not None, "heads of known sizes"
         choice = SdpaChoice.of(knobs)
         tracks = parts.outputs.shows_maximum
-        if tracks and choice.parts > 1:
-            # A part's reference is taken for its largest score.
+        kind = kind_of_region(parts)
+        if tracks and (choice.parts > 1 or (kind.is_fp8 and not kind.promotes)):
+            # A part's reference is taken for its largest score; and FAST_FLOAT_FOR_FP8 keeps the
+            # lift of weights, by which the largest result is more exact.
             choice, tracks = replace(choice, rescales=False), False
         is_longest_first = is_triangular(parts.masks.condition)
         entries = _packed_entries(parts)
@@ -252,7 +254,7 @@ class SdpaFwdSm90Engine(Engine):
             assert packing is not None, "heads that share keys"
             axis, heads = packing
         return _tiling(
-            choice, depth, width, kind_of_region(parts),
+            choice, depth, width, kind,
             staged=-1 if choice.is_of_few else staged_output(parts),
             packed=(axis, heads),
             tracks=tracks and choice.rescales,
