@@ -265,9 +265,10 @@ class GradientEmitter:
                 turns.show(turn.done)
             self.meet(_FULL, writer, _WRITTEN_BY)
             number = self.schedule.step_number(self.tile, head, block) + 1
+            wait = partial(turns.wait, number, turn.seen)
 
             def in_turn() -> Sequence[Any]:
-                now = turns.wait(number, turn.seen)
+                now = wait()
                 add(head, block)
                 tma.wait_read(0)
                 return [now]

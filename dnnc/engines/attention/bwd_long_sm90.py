@@ -205,12 +205,12 @@ class LongGradientEmitter(GradientEmitter):
         dq = self._of_gradients(self.ds_rows + ds, k, first)
         dk = self._add_gradients(now.dk, self.ds_turned + ds, self.q_turned + q)
         turn = now.turn
-        if turns is not None:
+        if turns is not None and turn is not None:
             # All threads have come here since the last block's additions.
             with ops.if_(self.thread.eq(0)):
                 turns.show(turn.done)
         (dq,) = wgmma.wait_for([dq], 1)
-        if turns is not None:
+        if turns is not None and turn is not None:
             turn = self._wait_for_turn(turns, head, block, turn)
         sums = self.sums_place(head, block, self.thread * 16)
         self._add_to_memory(sums, dq, first)
