@@ -222,8 +222,7 @@ class SdpaFwdSm90Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        choice = SdpaChoice.of(knobs)
-        return choice.keys * _PARTS_OF_REGISTERS[choice.queries]  # scores and weights
+        return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared_attention(fusion)
