@@ -22,8 +22,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
-from ...codegen.hopper import cluster, mbarrier, tma, wgmma
-from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.staged_store import store_turned, turned_offset
 from ...codegen.kernel import Kernel
@@ -147,13 +146,6 @@ class GradientEmitter:
         group = self.warp >> 2
         self.own = group - 1
         ops.if_else(group.eq(0), self._produce, self._consume)
-        if t.together > 1:
-            # A block's memory has to last until nobody arrives there any more.
-            cluster.synchronize(self.cluster)
-
-    @property
-    def cluster(self) -> Cluster:
-        return Cluster(self.tiling.together)
 
     def _number(self) -> Any:
         """The number by which the tile comes."""
@@ -166,14 +158,14 @@ class GradientEmitter:
         warps = wgmma.WARPGROUP_THREADS // WARP_THREADS
         with ops.if_(ops.thread_id().eq(0)):
             for ring, readers in zip((self.q, self.do), self.readers, strict=True):
-                ring.make(1, readers * warps * self.tiling.together)
+                ring.make(1, readers * warps)
             mbarrier.make(self.k_full, 1)
             mbarrier.make(self.v_full, 1)
             mbarrier.make_visible()
             if self.buffers.turns:
                 place = smem.byte_pointer(self.base, self.tiling.number_offset)
                 ops.store(place, self.order.next_number(), 4)
-        cluster.synchronize(self.cluster)
+        ops.barrier()
 
     # ---- the producer
 
@@ -207,20 +199,14 @@ class GradientEmitter:
                 ring.wait_empty(cursor)
                 ring.expect(cursor, ring.stage_bytes + more)
                 barrier = ring.full_barrier(cursor)
-                self.load_rows(name, ring.slot(cursor), barrier, head, entries[name], row)
+                self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
                 if more:
-                    self._load_numbers(head, block, cursor, barrier)
+                    self._load_rows(head, block, cursor, barrier)
             return cursor.next(STAGES)
 
         self.schedule.each_step(tile, Cursor(), step, begin)
 
-    def load_rows(
-        self, name: str, slot: Any, barrier: Any, head: QueryTile, entry: Any, row: Any
-    ) -> None:
-        """Starts the copies of a block of queries' Q or dO."""
-        self.operands[name].load(slot, barrier, head, entry, row)
-
-    def _load_numbers(self, head: QueryTile, block: Any, cursor: Cursor, barrier: Any) -> None:
+    def _load_rows(self, head: QueryTile, block: Any, cursor: Cursor, barrier: Any) -> None:
         """Starts the copy of what a block's queries have."""
         t = self.tiling
         number = ops.to_i64(self.schedule.block_number(head, block))

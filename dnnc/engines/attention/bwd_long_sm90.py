@@ -21,7 +21,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
-from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import atomic, smem
 from ...mlir import nvvm
 from ...target import WARP_THREADS
@@ -63,18 +63,6 @@ class LongGradientEmitter(GradientEmitter):
     @property
     def readers(self) -> tuple[int, int]:
         return 2, 1
-
-    def load_rows(
-        self, name: str, slot: Any, barrier: Any, head: QueryTile, entry: Any, row: Any
-    ) -> None:
-        blocks = self.tiling.together
-        if blocks == 1:
-            super().load_rows(name, slot, barrier, head, entry, row)
-            return
-        self.operands[name].load_share(slot, barrier, head, row, self.cluster.rank(), blocks)
-
-    def _release(self, ring: Pipeline, cursor: Cursor) -> None:
-        ring.release(cursor, self.lane, self.tiling.together)
 
     def _add_queries(self) -> None:
         """The second warpgroup adds them."""
@@ -159,14 +147,14 @@ class LongGradientEmitter(GradientEmitter):
             self.put_gradients(gradients, cursor.stage, query)
             if query + t.at_once == t.queries:
                 self.arrive(PARTS, cursor.stage, BOTH_THREADS)
-                self._release(self.q, cursor)
+                self.q.release(cursor, self.lane)
             weights = wgmma.settled(weights)
             of_part = wgmma.moved(do_turned, self.do_turned.offset(0, query // self.vo.k))
             (dv,) = wgmma.wait_for(
                 [self.add(self.vo, t.width, dv, weights, of_part, self.do_turned)]
             )
             dv = wgmma.unpacked(dv)
-        self._release(self.do, cursor)
+        self.do.release(cursor, self.lane)
         return ValueSums(cursor.next(STAGES), dv, self.walk.met)
 
     # ---- dK and dQ
@@ -219,7 +207,7 @@ class LongGradientEmitter(GradientEmitter):
             (dq,) = wgmma.wait_for([dq])
             self._add_to_memory(sums, dq, part)
         (dk,) = wgmma.wait_for([dk])
-        self._release(self.q, cursor)
+        self.q.release(cursor, self.lane)
         return KeySums(cursor.next(STAGES), wgmma.unpacked(dk), turn)
 
     def _of_gradients(self, a: Any, b: Any, part: tuple[int, int]) -> Any:

@@ -99,7 +99,7 @@ class GradientSchedule:
         self.batch = batch
         self.heads = product((batch, self.key_heads))
         self.rows = ceildiv(self.queries, self.tiling.queries)
-        self.columns = ceildiv(self.keys, self.span) * self.tiling.together
+        self.columns = ceildiv(self.keys, self.tiling.keys)
         self.condition = transposed(self.parts.condition)
         if self.lists is not None:
             self.condition = transposed(self.lists.sparsity.rest)
@@ -124,13 +124,8 @@ class GradientSchedule:
         return product((self.batch, self.query_heads)) * self.rows
 
     @property
-    def span(self) -> int:
-        """Keys of tiles that go together."""
-        return self.tiling.keys * self.tiling.together
-
-    @property
     def has_tail(self) -> bool:
-        return self.keys.known_divisor() % self.span != 0
+        return self.keys.known_divisor() % self.tiling.keys != 0
 
     @property
     def has_row_tail(self) -> bool:
@@ -140,11 +135,10 @@ class GradientSchedule:
 
     def place(self, number: Any) -> KeyTile:
         """The place of the tile that comes as the number-th."""
-        rises, together = self._rises(number), self.tiling.together
+        rises = self._rises(number)
         if self.tiling.is_longest_first or self.tiling.is_ordered:
-            own = number % together
-            head, column = self._in_section(number // together)
-            number = head * self.kernel.size(self.columns) + (column * together + own)
+            head, column = self._in_section(number)
+            number = head * self.kernel.size(self.columns) + column
         else:
             head, column = self._split(number, self.columns)
         shared, part = self._split(head, Expr.of(self.tiling.parts))
@@ -186,7 +180,7 @@ class GradientSchedule:
     def _in_section(self, number: Any) -> tuple[Any, Any]:
         """(head, column of tiles) where heads run fastest inside a section."""
         section, heads = self.section, self.heads * self.tiling.parts
-        tiles = at_least(section * (self.columns // self.tiling.together), 1)
+        tiles = at_least(section * self.columns, 1)
         which = self.kernel.divide(number, tiles)
         inside = self.kernel.remainder(number, tiles, which)
         first = which * self.kernel.size(section)
@@ -369,9 +363,7 @@ class GradientSchedule:
     # ---- queries
 
     def query_blocks(self, tile: KeyTile, head: QueryTile) -> QueryBlocks:
-        if self.tiling.together > 1:
-            tile = replace(tile, key=tile.key // self.span * self.span)
-        last = tile.key + (self.span - 1)
+        last = tile.key + (self.tiling.keys - 1)
         if self.has_tail:
             last = ops.minimum(last, self.kernel.size(self.keys) - 1)
         found = Ranges.everywhere()
@@ -398,7 +390,7 @@ class GradientSchedule:
             whole_end = ops.maximum(ops.minimum(ops.select(is_all, count, at), end), whole)
         if self.has_tail:
             keys = self.kernel.size(self.keys)
-            is_cut = ops.less(keys, tile.key + self.span)
+            is_cut = ops.less(keys, tile.key + self.tiling.keys)
             whole = ops.select(is_cut, end, whole)
             whole_end = end if is_open(found) else ops.select(is_cut, end, whole_end)
         return QueryBlocks(first, end, whole, whole_end)

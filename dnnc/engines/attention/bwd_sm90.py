@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...codegen.attention.gradient_region import GradientRegion, transposed
-from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.totals.turn_order import TurnOrder
@@ -46,7 +46,7 @@ from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import Buffers, GradientEmitter
-from .bwd_lists import BlockLists, differs_by_head, sparsity_of
+from .bwd_lists import BlockLists, differs_by_head
 from .bwd_long_sm90 import LongGradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
@@ -71,7 +71,6 @@ _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 # Of the rate, of queries a step.
 _QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
 _LONG_SHARES = {32: 0.8, 64: 1.0}
-_CLUSTER = 2  # tiles of long heads that load together, if they can
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
 # Of the tensor cores' rate, by the most that the larger of D and Dv is.
 _RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.6))
@@ -214,7 +213,6 @@ class SdpaBwdSm90Engine(Engine):
             cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
             joins_heads=joins_heads,
             descends=joins_heads or (is_ordered and parts.has_masks),
-            cluster=_CLUSTER if not is_ordered and _is_in_step(parts) else 1,
         ).plain()  # fmt: skip
 
     # ---- code
@@ -253,7 +251,6 @@ class SdpaBwdSm90Engine(Engine):
             BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns, others).emit()
         output.launch(kernel, (BeforeEmitter.blocks(plan), 1, 1))
         kernel = output.kernel("", tiling.threads)
-        kernel.cluster = tiling.together
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         with kernel.body():
             targets = region.targets(kernel) if parts.kept else []
@@ -290,25 +287,17 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 def _tiling(
     knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
-    joins_heads: bool = False, descends: bool = False, cluster: int = 1,
+    joins_heads: bool = False, descends: bool = False,
 ) -> GradientTiling:  # fmt: skip
-    queries, of_long = knobs["TILE_M"], {}
+    queries, at_once = knobs["TILE_M"], {}
     if max(depth, width) > MOST_SHARED:
-        queries, of_long = LONG_QUERIES, {"at_once": queries, "cluster": cluster}
+        queries, at_once = LONG_QUERIES, {"at_once": queries}
     return GradientTiling.of({
         "queries": queries, "depth": depth, "width": width,
         "is_longest_first": is_longest_first, "cuts": cuts, "parts": knobs["SPLIT_H"],
         "joins_heads": joins_heads, "is_ordered": not knobs["REDUCTION_MODE"],
-        "descends": descends, **of_long,
+        "descends": descends, **at_once,
     })  # fmt: skip
-
-
-def _is_in_step(parts: GradientRegion) -> bool:
-    """Whether tiles of neighbouring keys can go through the same blocks of queries, whose rows are
-    in place."""
-    if any(parts.source(name).kind for name in ("q", "k", "v", "do")):
-        return False
-    return not sparsity_of(parts, LONG_QUERIES, wgmma.M).is_any
 
 
 def _waves(tiles: int, processors: int, longest: float) -> float:

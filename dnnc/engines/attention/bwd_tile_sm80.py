@@ -16,7 +16,7 @@ ROWS = 128  # queries whose numbers lie together in memory, a multiple of every 
 class PlainTiling:
     """Tiles that take all heads that share keys, one after the other; they add nothing up."""
 
-    parts = together = 1
+    parts = 1
     joins_heads = descends = is_ordered = False
 
 

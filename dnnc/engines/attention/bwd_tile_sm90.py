@@ -65,11 +65,6 @@ class GradientTiling:
         return CONSUMERS
 
     @property
-    def together(self) -> int:
-        """Tiles of neighbouring keys that go through the same blocks of queries in step."""
-        return 1
-
-    @property
     def writers(self) -> int:
         """How many add to dQ, each its own part of a block."""
         return CONSUMERS
@@ -233,12 +228,10 @@ class LongTiling(GradientTiling):
           scores 32, dP 32, dV 128, words of P 16         K 32, V 32, Q 2 * 32, dO 2 * 32
           dK 128, dQ 64 (half of its columns)             dS 2 * 8, what queries have 2 * 0.5
 
-    at_once: queries of a block whose scores are in registers together.  cluster: tiles of
-    neighbouring keys, which load a part each of Q and dO for all of them.
+    at_once: queries of a block whose scores are in registers together.
     """
 
     at_once: int = LONG_QUERIES
-    cluster: int = 1
 
     @property
     def is_long(self) -> bool:
@@ -247,10 +240,6 @@ class LongTiling(GradientTiling):
     @property
     def key_groups(self) -> int:
         return 1
-
-    @property
-    def together(self) -> int:
-        return self.cluster
 
     @property
     def writers(self) -> int:

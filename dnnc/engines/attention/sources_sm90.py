@@ -125,25 +125,6 @@ class Rows:
 
     # ---- copies
 
-    def load_share(
-        self, slot: Any, barrier: Any, tile: QueryTile, row: Any, rank: Any, blocks: int
-    ) -> None:
-        """Starts the copies of a block's share of panels, of rows in place, to all blocks of its
-        cluster; rank: of the block."""
-        box, map_ = self.boxes[0], self.maps[0]
-        heads = {**self._heads(tile), self.axes[1]: row}
-
-        def one(round_: Any) -> None:
-            panel = round_ * blocks + rank
-            at = {**heads, box.axes[0]: panel * self.panel}
-            corner = [ops.value_of(at[axis]) for axis in box.map_axes]
-            target = smem.byte_pointer(slot, panel * (self.rows * wgmma.ROW_BYTES))
-            is_there = None if self.panels % blocks == 0 else panel < self.panels
-            with ops.if_(is_there):
-                tma.load(target, map_, corner, barrier, to_ranks=ops.const((1 << blocks) - 1))
-
-        _repeat(-(-self.panels // blocks), UNROLLED_PANELS, one)
-
     def load(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
         """Starts the copies of the rows from `row` on, by one thread."""
         if not self.source.kind:
