@@ -179,7 +179,7 @@ def _are_rows(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
 
 
 def panel_steps_of(shape: ConvShape, element_bytes: int, choice: ConvChoice) -> tuple[int, ...]:
-    """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
+    """See `PixelTiles.steps`: where it is worth it, and the main loop knows which panel a step has.
 
     By im2col the panels of a pixel follow each other, and each is code of its own.
     """

@@ -189,7 +189,7 @@ class HaloLoop:
     """See the file's docstring.
 
     filters: their ring.  pixels: theirs.  stays: whether filters do.  rewriter: of pixels that are
-    computed.  panel_steps: as in `Tiling`.
+    computed.  panel_steps: as `PixelTiles.steps`.
     """
 
     halo: Halo
