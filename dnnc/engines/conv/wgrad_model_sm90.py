@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from ...codegen.hopper import wgmma
+from ...codegen.hopper.cluster import residents
 from ...target import Target
 from ..engine import Prediction
 from ..product.memory_model import bent, transfer_seconds
@@ -56,48 +57,70 @@ class WgradWork:
 
 
 @dataclass(frozen=True)
+class SumsWay:
+    """The way of a tile's sums.
+
+    parts: in the workspace.  goes_there: whether sums go through it.  is_direct: whether they are
+    stored from registers.  adds: parts are added to one place.
+    """
+
+    parts: int
+    goes_there: bool
+    is_direct: bool
+    adds: bool = False
+
+
+@dataclass(frozen=True)
+class MadeOperands:
+    """Operands that blocks make.
+
+    turns: of fp8, by turning them.  computed_rows: of 64 channels that they compute in a step.
+    """
+
+    is_any: bool
+    turns: bool
+    computed_rows: float
+
+
+@dataclass(frozen=True)
 class WgradTile:
-    """How it is tiled.  tile, cluster: along rows and columns.  parts: in the workspace; has_sums:
-    whether sums go through it.  splits: blocks of a cluster that share a part.  residents:
-    clusters that run together.  pixels: of pixels that come once for all taps, rows of
+    """How it is tiled.  tile, cluster: along rows and columns.  splits: blocks of a cluster that
+    share a part.  pixels: of pixels that come once for all taps, rows of
     memory that are loaded for 64 pixels of dY, and columns that products take the time of; None:
-    they come by im2col.  adds: parts are added to one place.  makes: blocks make
-    operands, turns: of fp8, by turning them.  computed: rows of 64 channels that they compute in a
-    step.
+    they come by im2col.
     """
 
     tile: tuple[int, int]
     cluster: tuple[int, int]
     stages: int
     splits: int
-    parts: int
-    has_sums: bool
-    is_direct: bool
+    sums: SumsWay
+    made: MadeOperands
     mma_tflops: float
-    residents: int
     target: Target
     pixels: tuple[float, float] | None = None
-    adds: bool = False
-    makes: bool = False
-    turns: bool = False
-    computed: float = 0.0
+
+    @property
+    def _residents(self) -> int:
+        """Clusters that run together."""
+        return residents(self.target.sm_count, self.cluster[0] * self.cluster[1] * self.splits)
 
     def predict(self, work: WgradWork) -> Prediction:
         """Seconds, and what they are bound by."""
         tall, wide = (side * blocks for side, blocks in zip(self.tile, self.cluster, strict=True))
         tiles = -(-work.rows // tall) * -(-work.columns // wide) * work.groups
-        steps, step = ceil(work.steps / (self.parts * self.splits)), self._step_seconds()
+        steps, step = ceil(work.steps / (self.sums.parts * self.splits)), self._step_seconds()
         after = self._after_seconds()
-        busy = -(-tiles * self.parts // self.residents) * (steps * step + after)
+        busy = -(-tiles * self.sums.parts // self._residents) * (steps * step + after)
         fill = _FILL_SECONDS
         if self.cluster != (1, 1) or self.splits > 1:
             fill += _CLUSTER_FILL_SECONDS
         transfer = transfer_seconds(work.moved_bytes, self.target)
         seconds = fill + bent(busy, transfer)
-        if self.adds:
-            seconds += added_seconds(work.sums, self.parts, self.target)
-        elif self.has_sums:
-            seconds += sum_seconds(work.sums * self.parts, self.target)
+        if self.sums.adds:
+            seconds += added_seconds(work.sums, self.sums.parts, self.target)
+        elif self.sums.goes_there:
+            seconds += sum_seconds(work.sums * self.sums.parts, self.target)
         return Prediction(seconds, "memory" if transfer > busy else "tensor cores")
 
     def _step_seconds(self) -> float:
@@ -112,11 +135,11 @@ class WgradTile:
         multiply = 2 * rows * (columns + _MORE_COLUMNS) * 64 / rate
         if consumers_of(*self.tile) == 1:
             multiply *= _LONE_SHARE
-        if self.turns:
+        if self.made.turns:
             multiply, loaded = max(multiply, self._turn_seconds()), loaded / 2
         step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
-        step = max(step, self.computed * _ROW_SECONDS)
-        if self.makes and self.stages == 2:  # loads, what is made of them, and products wait
+        step = max(step, self.made.computed_rows * _ROW_SECONDS)
+        if self.made.is_any and self.stages == 2:  # loads, what is made of them, and products wait
             step *= _FEW_STAGES_SHARE
         return step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
 
@@ -132,7 +155,7 @@ class WgradTile:
     def _after_seconds(self) -> float:
         """Seconds of what follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
-        seconds = elements / (_DIRECT_RATE if self.is_direct else _EPILOGUE_RATE)
+        seconds = elements / (_DIRECT_RATE if self.sums.is_direct else _EPILOGUE_RATE)
         if self.splits > 1:
             seconds += _SPLIT_SECONDS * log2(self.splits) + elements * 4 / _SPLIT_RATE
         return seconds

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import im2col, tma
-from ...codegen.hopper.cluster import residents
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -79,7 +78,7 @@ from .wgrad_knobs_sm90 import (
     pixel_work,
 )
 from .wgrad_matrices_sm90 import pixel_tile, steps_of, wgrad_matrices
-from .wgrad_model_sm90 import WgradTile, WgradWork
+from .wgrad_model_sm90 import MadeOperands, SumsWay, WgradTile, WgradWork
 from .wgrad_region_sm90 import (
     facts_of,
     facts_of_knobs,
@@ -252,17 +251,18 @@ class ConvWgradSm90Engine(Engine):
             cluster,
             knobs["STAGES"],
             knobs["SPLIT_K_SLC"],
-            parts_of(knobs),
-            has_sums(shape, knobs),
-            facts.epilogue[0].is_direct,
+            SumsWay(
+                parts_of(knobs),
+                has_sums(shape, knobs),
+                facts.epilogue[0].is_direct,
+                adds_parts(knobs),
+            ),
+            MadeOperands(
+                makes_operands(knobs), turns_operands(shape, knobs), computed_rows(knobs, shape)
+            ),
             target.mma_tflops[RATE_OF[facts.row.a]],
-            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             target,
             pixel_work(knobs, shape),
-            adds_parts(knobs),
-            makes_operands(knobs),
-            turns_operands(shape, knobs),
-            computed_rows(knobs, shape),
         ).predict(work)
         more = copies.seconds(target)
         if shape.sums_loss and not has_sums(shape, knobs):
