@@ -70,10 +70,10 @@ _MOST_SUMS = 192  # registers of a thread, beside which there is room for the re
 _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 # Of the rate, of queries a step.
 _QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
-_LONG_SHARES = {32: 0.8, 64: 1.0}
+_LONG_SHARES = {32: 0.9, 64: 1.0}
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
 # Of the tensor cores' rate, by the most that the larger of D and Dv is.
-_RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.6))
+_RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.47))
 
 
 @dataclass(frozen=True)
@@ -289,14 +289,14 @@ def _tiling(
     knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
     joins_heads: bool = False, descends: bool = False,
 ) -> GradientTiling:  # fmt: skip
-    queries, at_once = knobs["TILE_M"], {}
+    queries, of_long = knobs["TILE_M"], {}
     if max(depth, width) > MOST_SHARED:
-        queries, at_once = LONG_QUERIES, {"at_once": queries}
+        queries, of_long = LONG_QUERIES, {"at_once": queries}
     return GradientTiling.of({
         "queries": queries, "depth": depth, "width": width,
         "is_longest_first": is_longest_first, "cuts": cuts, "parts": knobs["SPLIT_H"],
         "joins_heads": joins_heads, "is_ordered": not knobs["REDUCTION_MODE"],
-        "descends": descends, **at_once,
+        "descends": descends, **of_long,
     })  # fmt: skip
 
 
