@@ -158,7 +158,6 @@ def test_decoding_shares_keys():
     """One query of a long sequence is an attention of many blocks, and of memory's bandwidth."""
     graph = attention(heads=32, key_heads=8, queries=1, keys=8192, depth=128).graph.finalize()
     (best,) = heuristics.best_config(graph, of(TARGET), ["A"]).choices
-    assert best.engine.name == "sdpa_sm80"
     assert best.knobs["PACK_GQA"] == 1
     assert best.knobs["SPLIT_KV"] > 8
 

@@ -398,26 +398,27 @@ DECODE = {"depth": 128, "queries": 1}
 @pytest.mark.parametrize(
     ("batch", "keys", "parts"),
     [
-        (1, 1 << 17, (32, 64)),
+        (1, 1 << 17, (16, 32, 64)),
         (1, 1 << 10, (4, 8, 16, 32)),
-        (8, 1 << 14, (4, 8)),
+        (8, 1 << 14, (2, 4, 8)),
         (64, 1 << 13, (1, 2)),
     ],
 )
-def test_decode_on_hopper_is_of_this_engine(batch, keys, parts):
+def test_decode_on_hopper_reads_keys_once_in_parts(batch, keys, parts):
+    """A tile has the 8 heads that share keys: of 16 rows by `mma.sync`, of 64 by `wgmma`."""
     pattern = Pattern(batch=(batch, 64), key_batch=(batch, 8), keys=keys, **DECODE)
     choice = best(pattern)
-    assert choice.engine is SDPA_SM80
-    assert (choice.knobs["TILE_M"], choice.knobs["PACK_GQA"]) == (16, 1)
+    rows = {SDPA_SM80: 16, SDPA_FWD_SM90: 64}[choice.engine]
+    assert (choice.knobs["TILE_M"], choice.knobs["PACK_GQA"]) == (rows, 1)
     assert choice.knobs["SPLIT_KV"] in parts
 
 
-@pytest.mark.parametrize(("queries", "rows"), [(2, 16), (4, 32), (8, 64), (16, 128)])
+@pytest.mark.parametrize(("queries", "rows"), [(2, 64), (4, 64), (8, 64), (16, 128)])
 def test_a_few_queries_of_heads_that_share_keys_are_one_tile(queries, rows):
     """So that each key is read once: a second tile of the same keys costs a third as much again."""
     shape = {**DECODE, "queries": queries}
     choice = best(Pattern(batch=(8, 64), key_batch=(8, 8), keys=8192, **shape))
-    assert choice.engine is SDPA_SM80
+    assert choice.engine is SDPA_FWD_SM90
     assert (choice.knobs["TILE_M"], choice.knobs["PACK_GQA"]) == (rows, 1)
 
 
