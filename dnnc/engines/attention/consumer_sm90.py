@@ -246,8 +246,8 @@ class SdpaConsumer:
         """Computes the warpgroup's queries, once nothing reads what lies in their place."""
         t = self.tiling
         with ops.if_(self.thread.eq(0)):
-            # Where tiles overlap, the result before this one is still to come.
-            tma.wait_read(0 if t.overlaps else t.q_stages - 1)
+            # All of them: a result that leaves by no copy, or not at all, is no group of its own.
+            tma.wait_read(0)
         self.meet()
         slot = self.queries.slot(cursor)
 

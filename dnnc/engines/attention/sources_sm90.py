@@ -178,13 +178,14 @@ class Rows:
         _repeat(self.rows // height, 1, one)
 
     def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
-        """Where a row lies.  Past the entry's end no page is looked up."""
+        """Where a row lies; past the entry's end in page 0, whatever the table holds."""
         if self.source.kind == "packed":
             return {self.axes[1]: entry.first + row}
         page = row // self.page
-        kept = ops.select(row < entry.length, page, 0)
+        is_there = row < entry.length
+        kept = ops.select(is_there, page, 0)
         block = self._read(self.source.values[1], self._number(tile, 0), 0, kept)
-        return {0: block, self.axes[1]: row - page * self.page}
+        return {0: ops.select(is_there, block, 0), self.axes[1]: row - page * self.page}
 
     def _cut(self, slot: Any, barrier: Any, tile: QueryTile, row: Any, valid: Any) -> None:
         """Rows in place, of which the first `valid` are kept, some but not all; zeros after them.

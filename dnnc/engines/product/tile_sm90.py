@@ -25,7 +25,8 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 _MOST_SUMS = 128
 # The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
 _REGISTERS_OF_THREE = {False: (32, 160), True: (80, 144)}  # by whether operands are rewritten
-_REWRITING_REGISTERS = {False: (80, 208), True: (72, 216)}
+_REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
+_PROMOTING_REGISTERS = (72, 216)  # of the more, where half are f32 sums beside a stage's own
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
 
@@ -116,7 +117,10 @@ class Tiling:
         if self.block.consumers != 2:
             return None
         if self.rewriting:
-            return _REWRITING_REGISTERS[self.sums * (1 + self.promotes) > _MOST_SUMS]
+            is_most = self.sums * (1 + self.promotes) > _MOST_SUMS
+            if is_most and self.promotes:
+                return _PROMOTING_REGISTERS
+            return _REWRITING_REGISTERS[is_most]
         return REGISTERS[self.block.producers, not self.is_all_async]
 
     @property
