@@ -26,6 +26,8 @@ KINDS = {
     tuple: ir.DenseI64ArrayAttr,
 }
 
+UNSIGNED = "dnn.unsigned"  # of an argument: a number of ui8 where elements are signless
+
 VALUE_FIELDS: dict[str, tuple[type, Any]] = {
     "uid": (int, None),
     "name": (str, ""),
@@ -129,8 +131,15 @@ def value_attributes(tensor: Tensor, prefix: str = "") -> dict[str, Any]:
 
 
 def read_value_attributes(tensor: Tensor, attributes: Mapping[str, Any], prefix: str = "") -> None:
-    """Sets what belongs to a tensor's value; an attribute that no value has is BAD_PARAM."""
+    """Sets what belongs to a tensor's value; an attribute that no value has is BAD_PARAM, and so is
+    `dnn.unsigned` beside elements that are not i8."""
     for key, attribute in attributes.items():
+        if key == UNSIGNED:
+            if tensor.type != dtypes.i8:
+                what = f"{UNSIGNED} beside elements of {tensor.type.name}"
+                raise DnncError(Status.BAD_PARAM, what, "i8")
+            tensor.dtype = dtypes.ui8
+            continue
         name = key.removeprefix(prefix)
         if name not in VALUE_FIELDS or key != prefix + name:
             known = ", ".join(prefix + name for name in VALUE_FIELDS)

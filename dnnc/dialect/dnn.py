@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import dtypes, mlir
-from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from ..mlir import ext, func, ir
@@ -51,7 +50,6 @@ from .ops import BY_NAME, OPS
 from .tensor import Tensor
 
 REPEATS = "dnn.repeats"  # of a graph: results have the same bits each time
-UNSIGNED = "dnn.unsigned"  # of an argument: a number of ui8 where elements are signless
 
 # ---- the dialect
 
@@ -309,19 +307,9 @@ def read_tensor(
     """The tensor of a type and the attributes of its value."""
     dims, strides = read_layout(type_, symbols)
     element = read_type(ir.RankedTensorType(type_).element_type)
-    others = {key: value for key, value in attributes.items() if key != UNSIGNED}
-    if UNSIGNED in attributes:
-        element = _unsigned(element)
     tensor = Tensor(dims=dims, strides=strides, dtype=element)
-    read_value_attributes(tensor, others, prefix)
+    read_value_attributes(tensor, attributes, prefix)
     return tensor
-
-
-def _unsigned(element: DType) -> DType:
-    """The data type of signless elements whose value is marked `dnn.unsigned`."""
-    if element != dtypes.i8:
-        raise DnncError(Status.BAD_PARAM, f"{UNSIGNED} beside elements of {element.name}", "i8")
-    return dtypes.ui8
 
 
 # ---- graph -> MLIR

@@ -29,7 +29,7 @@ from .. import dtypes
 from ..choosing import explicit
 from ..codegen.walk.region_walk import is_reduction
 from ..dialect import dnn, structure
-from ..dialect.attributes import dict_of
+from ..dialect.attributes import UNSIGNED, dict_of
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import (
@@ -189,7 +189,7 @@ def _make_signless(
     records = [dict_of(entry) for entry in function.attributes["arg_attrs"]]
     for tensor, record in zip(inputs, records, strict=True):
         if _is_unsigned_number(tensor):
-            record[dnn.UNSIGNED] = ir.UnitAttr.get()
+            record[UNSIGNED] = ir.UnitAttr.get()
     function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(r) for r in records])
 
 

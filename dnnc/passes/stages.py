@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..dialect import dnn, structure
-from ..dialect.attributes import VALUE_FIELDS, attribute_value, dict_of, list_of, text_of, typed
+from ..dialect.attributes import (
+    UNSIGNED,
+    VALUE_FIELDS,
+    attribute_value,
+    dict_of,
+    list_of,
+    text_of,
+    typed,
+)
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import BY_NAME
@@ -244,7 +252,7 @@ def _verify_part(operation: Any, spec: Stage, at: str) -> None:
             record = dict_of(entry, key)
             allowed = [f"dnn.{name}" for name in VALUE_FIELDS]
             if spec.has_anchors and key == "arg_attrs":
-                allowed.append(dnn.UNSIGNED)
+                allowed.append(UNSIGNED)
             for each in record:
                 if each not in allowed:
                     accepted = ", ".join(allowed)

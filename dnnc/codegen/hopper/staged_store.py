@@ -109,7 +109,7 @@ class StagedStore:
     def _put_rows(
         self, buffer: Any, thread: Any, blocks: Sequence[Sequence[Any]], bytes_: int
     ) -> None:
-        """By stores of neighbours; bytes_: half of a store, 8 times which a block has in a row."""
+        """Stages words by stores of neighbours; bytes_: half of a store, an eighth of a row."""
         row, column = wgmma.AccumulatorLayout.origin(thread)
         for half in (0, 1):
             at = row + 8 * half

@@ -69,7 +69,7 @@ class TurnedBytes:
         return self.panels * self.panel_bytes
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
-        """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        """Turns bytes, by so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
         inner = lane & (_ATOM - 1)
         # Lane 8m + j names row j of matrix m: k = 8m + j of a step, all in one chunk of n.
         rows = source + lane * ROW_BYTES
@@ -111,7 +111,7 @@ class TurnedPanels:
     count: int
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
-        """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        """Turns bytes, by so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
         inner, matrix = lane & (_ATOM - 1), lane >> 3
         # Lane 8m + j names row j of matrix m: k = 8m + j of a half, all in one chunk of n.
         rows, turn = source + lane * PANEL, (lane >> 1) & 3

@@ -32,7 +32,7 @@ class WidenedRows:
     kind: str
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
-        """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        """Widens rows, by so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
         row, chunk = lane >> 2, lane & 3
         first = source + (row * SOURCE_BYTES + ((chunk ^ ((row >> 1) & 3)) * CHUNK_BYTES))
         made = target + (row * ROW_BYTES + (((chunk * 2) ^ row) * CHUNK_BYTES))

@@ -169,7 +169,7 @@ class Rewriter:
         return smem.byte_pointer(self.barriers, cursor.stage * mbarrier.BYTES)
 
     def run(self, tiles: Tiles) -> None:
-        """By WARPS warps of the producer: all but its first one."""
+        """Rewrites stages, by WARPS warps of the producer: all but its first one."""
         tiles.each(Cursor(), self._tile)
 
     def _tile(self, place: TilePlace, here: Cursor) -> Cursor:

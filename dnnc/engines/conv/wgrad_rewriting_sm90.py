@@ -68,7 +68,7 @@ class OperandRewriter:
 
     @stretch("transform operand")
     def run(self, tiles: Tiles) -> None:
-        """By WARPS warps of the producer: all but its first one."""
+        """Makes operands of bytes, by WARPS warps of the producer: all but its first one."""
         tiles.each(Cursor(), self._tile)
 
     def _tile(self, place: TilePlace, here: Cursor) -> Cursor:

@@ -293,7 +293,7 @@ class _Fragments:
                 walk.forget()
 
     def _emit_boolean_end(self) -> None:
-        """As `emit_elements`, but the eight booleans of a byte are gathered and written together.
+        """Emits packed booleans: the eight of a byte are gathered and written together.
 
         Places past the end hold the last element again; a buffer of booleans is whole bytes.
         """
