@@ -1,8 +1,12 @@
 """Runs a plan on the CUDA device as `interpreter.plans.run_plan` does in the interpreter.
 
 Buffers lie between guard zones; outputs and gaps hold 0xA5 before, so that what no kernel wrote
-and what a kernel wrote beside its tensor is seen.
+and what a kernel wrote beside its tensor is seen.  With DNNC_TEST_PLACE=first each buffer begins
+where its mapped memory begins, with `last` it ends there, but for what fills 256 bytes: then a
+read beside it is seen too, as an illegal address.
 """
+
+import os
 
 import numpy as np
 
@@ -13,6 +17,8 @@ from dnnc.runtime import driver
 
 GUARD_BYTES = 4096
 POISON = 0xA5
+PLACE = os.environ.get("DNNC_TEST_PLACE", "guarded")
+_ALIGNMENT = 256  # of addresses, as cuMemAlloc gives them
 
 
 def has_device():
@@ -29,27 +35,28 @@ def target():
 
 
 class Memory:
-    """Guarded device memory, freed at the end of a `with` block."""
+    """Device memory, by `PLACE`, freed at the end of a `with` block."""
 
     def __init__(self):
         self._buffers = []
 
     def __enter__(self):
         driver.make_current(driver.device())
+        self._blocks = _Mapped if PLACE in ("first", "last") else _Guarded
         return self
 
     def __exit__(self, *_):
-        for base, _ in self._buffers:
-            driver.free(base)
+        for block, _, _ in self._buffers:
+            block.free()
 
     def holding(self, data):
-        """The address of a copy of bytes; guard zones lie around it."""
-        whole = np.full(data.size + 2 * GUARD_BYTES, POISON, np.uint8)
-        whole[GUARD_BYTES : GUARD_BYTES + data.size] = data
-        base = driver.allocate(whole.size)
-        driver.upload(base, whole)
-        self._buffers.append((base, data.size))
-        return base + GUARD_BYTES
+        """The address of a copy of bytes, in a block that holds poison around it."""
+        block = self._blocks(data.size)
+        whole = np.full(block.size, POISON, np.uint8)
+        whole[block.offset : block.offset + data.size] = data
+        driver.upload(block.base, whole)
+        self._buffers.append((block, block.offset, data.size))
+        return block.base + block.offset
 
     def download(self, address, size):
         data = np.empty(size, np.uint8)
@@ -57,10 +64,72 @@ class Memory:
         return data
 
     def verify_guards(self):
-        for base, size in self._buffers:
-            for zone in (base, base + GUARD_BYTES + size):
-                if (self.download(zone, GUARD_BYTES) != POISON).any():
+        for block, offset, size in self._buffers:
+            end = offset + size
+            for first, last in ((0, offset), (end, block.size)):
+                if first == last:
+                    continue
+                zone = self.download(block.base + first, min(last - first, GUARD_BYTES))
+                if (zone != POISON).any():
                     raise AssertionError("a kernel wrote beside a buffer")
+
+
+class _Guarded:
+    """Memory with a guard zone on both sides."""
+
+    def __init__(self, size):
+        self.offset, self.size = GUARD_BYTES, size + 2 * GUARD_BYTES
+        self.base = driver.allocate(self.size)
+
+    def free(self):
+        driver.free(self.base)
+
+
+class _Mapped:
+    """Memory that is mapped alone: on both sides lie addresses that nothing is mapped at."""
+
+    def __init__(self, size):
+        api = _cuda()
+        at = api.CUmemAllocationProp()
+        at.type = api.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        at.location.type = api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        at.location.id = _checked(api.cuCtxGetDevice())
+        least = api.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        self._granule = _checked(api.cuMemGetAllocationGranularity(at, least))
+        self.size = -(-max(size, 1) // self._granule) * self._granule
+        self._reserved = _checked(
+            api.cuMemAddressReserve(self.size + 2 * self._granule, self._granule, 0, 0)
+        )
+        self.base = int(self._reserved) + self._granule
+        self._handle = _checked(api.cuMemCreate(self.size, at, 0))
+        _checked(api.cuMemMap(self.base, self.size, 0, self._handle, 0))
+        access = api.CUmemAccessDesc()
+        access.location = at.location
+        access.flags = api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        _checked(api.cuMemSetAccess(self.base, self.size, [access], 1))
+        self.offset = 0
+        if PLACE == "last":
+            self.offset = self.size - -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    def free(self):
+        api = _cuda()
+        driver.synchronize()
+        _checked(api.cuMemUnmap(self.base, self.size))
+        _checked(api.cuMemRelease(self._handle))
+        _checked(api.cuMemAddressFree(self._reserved, self.size + 2 * self._granule))
+
+
+def _cuda():
+    from cuda.bindings import driver as api
+
+    return api
+
+
+def _checked(answer):
+    """What a call of the driver gives beside its result code."""
+    code, *values = answer
+    assert int(code) == 0, str(code)
+    return values[0] if values else None
 
 
 def stored_bytes(value, dtype, dims, places, size):
