@@ -81,17 +81,13 @@ def verify_map(
     """A tensor map covers its tensor, or its place in the workspace; its encoder refuses numbers
     that are none of 64 bits from 0 up.
 
-    One that has the rows twice (docs/plan-format.md) begins before its tensor and ends behind it,
-    by as much as the rows of a box.  No kernel copies from a tensor without elements, which a map
-    may show with extents of 1.
+    A map that begins before its tensor is an illegal address on the device, whatever is copied by
+    it.  No kernel copies from a tensor without elements, which a map may show with extents of 1.
     """
     if 0 in dims or (recipe.uid >= 0 and not rooms[recipe.uid]):
         return
     reach = sum(map(operator.mul, dims, (element_bytes(recipe), *strides))) - sum(strides)
-    slack = 0
-    if len(strides) > 1 and strides[0] == strides[1] and recipe.box:
-        slack = recipe.box[1] * strides[0]
-    if offset < -slack or offset + reach > rooms[recipe.uid] + slack:
+    if offset < 0 or offset + reach > rooms[recipe.uid]:
         raise _bad(
             f"kernel {launch.kernel}: a map of {reach} bytes at {offset} of {_name(recipe.uid)}",
             f"inside {rooms[recipe.uid]} bytes",

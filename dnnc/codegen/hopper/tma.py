@@ -8,7 +8,7 @@ loaded as zeros and not stored.  Source: PTX ISA, "Tensors"; CUDA driver API, "T
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..walk.index import Coordinate
 from . import mbarrier
 
 ALIGNMENT = 16  # bytes: of a tensor's address, of its strides, of a box's rows
+SHARED_ALIGNMENT = 128  # bytes: of where a box lies in shared memory
 MAX_RANK = 5
 MAX_BOX = 256
 _MAX_STRIDE = 1 << 40
@@ -89,34 +90,26 @@ class Box:
         )
 
 
-def ending_recipe(box: Box) -> TensorMap:
-    """A map of boxes that are stored up to a row of their own, before the tensor's end.
+def with_parts(box: Box) -> list[Box]:
+    """A box, then those of fewer of its rows that `move_rows` takes: of powers of two."""
+    first, height, *rest = box.extents
+    parts = (1 << n for n in reversed(range((height - 1).bit_length())))
+    return [box, *(replace(box, extents=(first, part, *rest)) for part in parts)]
 
-    TMA cuts a box at the end of a dimension only.  So the map has the rows twice: as
-    places in a box, whose end is that of the box's full height, and as the row where the box's
-    first place lies, counted from `height` rows before the tensor.  A box of r rows begins at
-    place height - r.
+
+def move_rows(boxes: Sequence[Box], count: Any, move: Callable[[int, Any], None]) -> None:
+    """Moves the first rows of a box, `count` of them, fewer than it has, by one thread.
+
+    boxes: `with_parts`.  move: moves one of them, by its number, from a row of the box on, which
+    is a multiple of twice the rows that it moves.
+
+    A map whose box ends at any row, as one that has the rows twice, would begin before the tensor:
+    where nothing is mapped there, TMA ends in an illegal address, whatever it reads.
     """
-    plain = box.recipe
-    height = box.extents[1]
-    (pitch, *outer) = plain.strides
-    rows = Expr.of(box.tensor.shape[box.axes[1]])
-    return replace(
-        plain,
-        offset=str(box.strides[0] * -height + offset_of(box.tensor)),
-        dims=(plain.dims[0], str(height), str(rows + height), *plain.dims[2:]),
-        strides=(pitch, pitch, *outer),
-        element_strides=(1, *plain.element_strides),
-        box=(*box.extents, 1, *plain.box[2:]),
-    )
-
-
-def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
-    """The coordinates in the map of `ending_recipe`; at: in the box's own; end: of the rows."""
-    column, row, *outer = at
-    height = box.extents[1]
-    left = ops.minimum(ops.maximum(end - row, 0), height)
-    return [column, ops.value_of(height - left), ops.value_of(row + left), *outer]
+    for which, part in enumerate(boxes[1:], 1):
+        height = part.extents[1]
+        with ops.if_((count & height).ne(0)):
+            move(which, count & (-2 * height))
 
 
 def offset_of(tensor: Tensor) -> int:

@@ -2,12 +2,10 @@
 """Rows of queries, keys and values by TMA: in place, in pages, or packed.
 
 A box has all rows of a tile where they follow each other in memory.  Of pages a box has the rows
-of one.  Of rows that are looked up a map has boxes that end at any row (`tma.ending_recipe`): past
-an entry's end they bring zeros, and nothing is read that is not the entry's.
-
-Values in place may be cut at a length, past which memory holds anything.  A step of keys that has
-the length inside comes by boxes of powers of two, up to seven of its rows and as many of zeros; all
-other steps are one box, as without a length.
+of one.  Rows that are looked up end with their entry, and values in place may be cut at a length,
+past which memory holds anything: nothing is read that is not the entry's.  A tile or a page that
+has the end inside comes by boxes of powers of two, up to seven of its rows and as many of zeros;
+every other one is one box.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ from .entry import Entry, cut_length, first_row, read
 from .pattern import group_size
 from .schedule import Packing, QueryTile
 
-_POWERS = (128, 64, 32, 16, 8, 4, 2, 1)  # rows of boxes that make any number below the largest
 LEAST_BLOCK = wgmma.ATOM_ROWS  # rows of a page
 UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
 
@@ -56,22 +53,13 @@ class Rows:
         pairs = zip(self.source.batch, self.batch, strict=True)
         self.groups = [group_size(own, whole) or 0 for own, whole in pairs]
         self.boxes = self._boxes()
-        if self.source.is_gathered:
-            self.maps = [self.kernel.tensor_map(tma.ending_recipe(box)) for box in self.boxes]
-        else:
-            self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
+        self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
 
     def _boxes(self) -> list[tma.Box]:
         """The boxes that copies move, that of all rows of a tile, or of a page, first."""
-        heights = [self.rows]
-        if self.source.kind == "cut":
-            heights += [h for h in _POWERS if h < self.rows]
-        elif self.source.kind == "paged":
-            heights = [min(self.rows, self.page)]
-        return [
-            tma.Box(self.tensor, self.axes, (self.panel, height))
-            for height in dict.fromkeys(heights)
-        ]
+        height = min(self.rows, self.page) if self.source.kind == "paged" else self.rows
+        box = tma.Box(self.tensor, self.axes, (self.panel, height))
+        return tma.with_parts(box) if self.source.kind else [box]
 
     @property
     def tensor(self) -> Tensor:
@@ -130,17 +118,22 @@ class Rows:
         if not self.source.kind:
             self._whole(slot, barrier, tile, {self.axes[1]: row})
             return
-        if self.source.is_gathered:
-            self._gather(slot, barrier, tile, entry, row)
-            return
-        valid = ops.minimum(ops.maximum(entry.length - row, 0), self.rows)
-        is_there = ops.less(0, valid)
-        place = {self.axes[1]: ops.select(is_there, row, self._past())}
-        ops.if_else(
-            ops.both(is_there, valid < self.rows),
-            lambda: self._cut(slot, barrier, tile, row, valid),
-            lambda: self._whole(slot, barrier, tile, place),
-        )
+        height = self.boxes[0].extents[1]
+
+        def one(number: Any) -> None:
+            first = row + number * height
+            valid = ops.minimum(ops.maximum(entry.length - first, 0), height)
+            is_there = ops.less(0, valid)
+            place = self._at(tile, entry, first)
+            chosen = ops.select(is_there, place[self.axes[1]], self._past())
+            target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
+            ops.if_else(
+                ops.both(is_there, valid < height),
+                lambda: self._cut(target, barrier, tile, place, valid),
+                lambda: self._whole(target, barrier, tile, {**place, self.axes[1]: chosen}),
+            )
+
+        _repeat(self.rows // height, 1, one)
 
     def _whole(self, slot: Any, barrier: Any, tile: QueryTile, rows: Place) -> None:
         self._copy(0, slot, barrier, {**self._heads(tile), **rows})
@@ -150,35 +143,22 @@ class Rows:
             return {0: 0, 1: self._number(tile, 1)}
         return {axis: self._number(tile, axis) for axis in range(len(self.batch))}
 
-    def _copy(self, which: int, slot: Any, barrier: Any, place: Place, end: Any = None) -> None:
-        """Copies every panel, by one of the boxes.  end: of rows that are looked up."""
+    def _copy(self, which: int, slot: Any, barrier: Any, place: Place) -> None:
+        """Copies every panel, by one of the boxes."""
         box, map_ = self.boxes[which], self.maps[which]
 
         def one(panel: Any) -> None:
             at = {**place, box.axes[0]: panel * self.panel}
             corner = [ops.value_of(at[axis]) for axis in box.map_axes]
-            if end is not None:
-                corner = tma.ending_place(box, corner, end)
             target = smem.byte_pointer(slot, panel * (self.rows * wgmma.ROW_BYTES))
             tma.load(target, map_, corner, barrier)
 
         _repeat(self.panels, UNROLLED_PANELS, one)
 
-    def _gather(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
-        """Rows that are looked up, a page or less at a time."""
-        height, heads = self.boxes[0].extents[1], self._heads(tile)
-
-        def one(number: Any) -> None:
-            first = row + number * height
-            place = self._at(tile, entry, first)
-            end = place[self.axes[1]] + (entry.length - first)
-            target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
-            self._copy(0, target, barrier, {**heads, **place}, end)
-
-        _repeat(self.rows // height, 1, one)
-
     def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
         """Where a row lies; past the entry's end in page 0, whatever the table holds."""
+        if self.source.kind == "cut":
+            return {self.axes[1]: row}
         if self.source.kind == "packed":
             return {self.axes[1]: entry.first + row}
         page = row // self.page
@@ -187,23 +167,21 @@ class Rows:
         block = self._read(self.source.values[1], self._number(tile, 0), 0, kept)
         return {0: ops.select(is_there, block, 0), self.axes[1]: row - page * self.page}
 
-    def _cut(self, slot: Any, barrier: Any, tile: QueryTile, row: Any, valid: Any) -> None:
-        """Rows in place, of which the first `valid` are kept, some but not all; zeros after them.
+    def _cut(self, slot: Any, barrier: Any, tile: QueryTile, place: Place, valid: Any) -> None:
+        """A box of which the first `valid` rows are kept, some but not all; zeros after them."""
+        place = {**self._heads(tile), **place}
+        row, height = place[self.axes[1]], self.boxes[0].extents[1]
 
-        The largest boxes come first: those of kept rows begin at multiples of their heights.
-        """
-        heads, axis = self._heads(tile), self.axes[1]
+        def kept(which: int, first: Any) -> None:
+            target = smem.byte_pointer(slot, first * wgmma.ROW_BYTES)
+            self._copy(which, target, barrier, {**place, self.axes[1]: row + first})
 
-        def boxes(first: Any, count: Any, row: Any) -> None:
-            for which, box in enumerate(self.boxes[1:], 1):
-                height = box.extents[1]
-                before = count & (-2 * height)
-                target = smem.byte_pointer(slot, (first + before) * wgmma.ROW_BYTES)
-                with ops.if_((count & height).ne(0)):
-                    self._copy(which, target, barrier, {**heads, axis: row + before})
+        def zeros(which: int, first: Any) -> None:
+            target = smem.byte_pointer(slot, (valid + first) * wgmma.ROW_BYTES)
+            self._copy(which, target, barrier, {**place, self.axes[1]: self._past()})
 
-        boxes(0, valid, row)
-        boxes(valid, self.rows - valid, self._past())
+        tma.move_rows(self.boxes, valid, kept)
+        tma.move_rows(self.boxes, height - valid, zeros)
 
     def _past(self) -> Any:
         """A row past the tensor's end, where TMA finds zeros."""

@@ -22,7 +22,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.walk.index import Index
 from ...dialect.tensor import Tensor
-from ...expr import Size
+from ...expr import Expr, Size
 from ..product.matrices_sm90 import Batch
 from .pattern import GROUP, ConvShape
 
@@ -233,6 +233,8 @@ class RingOperand:
     bytes = 0  # of its tile in a stage
 
     def __post_init__(self) -> None:
+        begins_inside = all(Expr.of(first).bounds()[0] >= 0 for first in self.firsts)
+        assert begins_inside, "TMA takes no map that begins before its tensor"
         self.maps = [
             self.kernel.tensor_map(
                 replace(box.recipe, offset=str((first + t.offset) * (t.type.bits // 8)))

@@ -26,7 +26,7 @@ from ...codegen.hopper.staged_store import StagedStore
 from ...codegen.hopper.wgmma import AccumulatorLayout
 from ...codegen.kernel import Kernel
 from ...codegen.memory import l2
-from ...codegen.memory.smem import byte_pointer
+from ...codegen.memory.smem import byte_pointer, pointer_to
 from ...codegen.region import Region
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
@@ -81,7 +81,7 @@ class Epilogue:
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
         self.store_maps = {
-            place: self._store_map(store)
+            place: [tma.map_argument(self.kernel, box) for box in self._store_boxes(store)]
             for place, store in self.stores
             if t.epilogue.outputs[place] == "tma" and place not in self.region.parted
         }
@@ -95,10 +95,9 @@ class Epilogue:
     def _box(self, tensor: Any) -> tma.Box:
         return self.matrices.space.box(tensor, self.tiling.shared.buffer_columns, wgmma.M)
 
-    def _store_map(self, store: StagedStore) -> Any:
-        if self.tiling.grid.groups:
-            return self.kernel.tensor_map(tma.ending_recipe(store.box))
-        return tma.map_argument(self.kernel, store.copied)
+    def _store_boxes(self, store: StagedStore) -> list[tma.Box]:
+        """What copies store of a buffer: all of it, or of a group the rows up to its end."""
+        return tma.with_parts(store.box) if self.tiling.grid.groups else [store.copied]
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
         return self.matrices.space.corner(box, there.batch, there.row, there.column)
@@ -262,15 +261,34 @@ class Epilogue:
                     self.parted[place].start(source, there, self.store_policy)
                 if place not in self.store_maps:
                     continue
-                corner = self._corner(store.box, there)
-                if there.end is not None:
-                    corner = tma.ending_place(store.box, corner, there.end)
-                store.start(self.store_maps[place], source, corner, self.store_policy)
+                self._copy(store, self.store_maps[place], source, there)
             tma.commit()
         for place, store, source in places:
             if place not in self.store_maps and place not in self.parted:
                 target = tile.targets[place][1]
                 scatter(target, store, source, self.thread, partial(tile.place, there))
+
+    def _copy(self, store: StagedStore, maps: Sequence[Any], source: Any, there: TilePlace) -> None:
+        """Starts the copies of one buffer, by one thread."""
+        corner = self._corner(store.box, there)
+
+        def whole() -> None:
+            store.start(maps[0], source, corner, self.store_policy)
+
+        if there.end is None:
+            whole()
+            return
+        column, row, *outer = corner
+        height = store.box.extents[1]
+        left = ops.minimum(ops.maximum(there.end - row, 0), height)
+
+        def part(which: int, first: Any) -> None:
+            place = pointer_to(source + first * store.box.row_bytes)
+            tma.store(place, maps[which], [column, row + first, *outer], self.store_policy)
+
+        ops.if_else(
+            left.eq(height), whole, lambda: tma.move_rows(self._store_boxes(store), left, part)
+        )
 
     def meet(self) -> None:
         """A barrier of the warpgroup's threads."""
@@ -366,7 +384,7 @@ class _Tile:
         """
         e = self.epilogue
         edges = [
-            self._row(there.row + row, None),
+            self._row(there.row + row, None if self.tiling.block.swaps else there.end),
             self._column(there.column + column, 1),
         ]
         along = 0 if is_along_rows else 1

@@ -61,7 +61,24 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
         row_bytes=facts.row_bytes,
         rewriting=rewriting_bytes(choice.stages, choice.tile_m) if facts.operands.rewrites else 0,
     )
+    if facts.rows.groups:
+        tiling = _with_groups(tiling)
     return _with_parts(tiling, facts.results.grains) if facts.results.ends else tiling
+
+
+def _with_groups(tiling: Tiling) -> Tiling:
+    """A tiling in which TMA stores an output only where any even row of a buffer lies at an address
+    that it takes: the rows up to a group's end go by `tma.move_rows`."""
+    staged = iter(tiling.epilogue.staged_bytes)
+
+    def path(path: str) -> str:
+        if path != "tma":
+            return path
+        row_bytes = tiling.shared.buffer_columns * next(staged)
+        return "scattered" if 2 * row_bytes % tma.SHARED_ALIGNMENT else path
+
+    outputs = tuple(map(path, tiling.epilogue.outputs))
+    return replace(tiling, epilogue=replace(tiling.epilogue, outputs=outputs))
 
 
 def _with_parts(tiling: Tiling, grains: Sequence[Grain | None]) -> Tiling:
