@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from ...codegen.hopper import wgmma
-from ..engine import Knobs
-
-_RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
+from ..knob_values import KnobValues
 
 
 @dataclass(frozen=True)
-class SdpaChoice:
+class SdpaChoice(KnobValues):
     """One value of each knob.
 
     queries: of a tile.  keys: of a step.  rescales: whether sums are scaled only where a row's
@@ -21,42 +20,21 @@ class SdpaChoice:
     parts: blocks that share the keys of a tile.
     """
 
-    queries: int
-    keys: int
-    stages: int
-    rescales: bool
-    pins: bool
-    is_dynamic: bool
-    packs: bool | None = None
-    parts: int = 1
-
-    @staticmethod
-    def of(knobs: Knobs) -> SdpaChoice:
-        config = knobs["KERNEL_CFG"]
-        return SdpaChoice(
-            knobs["TILE_M"],
-            knobs["TILE_N"],
-            knobs["STAGES"],
-            bool(config & _RESCALE),
-            bool(config & _PINS),
-            bool(knobs["SCHED_POLICY"]),
-            bool(knobs["PACK_GQA"]) if "PACK_GQA" in knobs else None,
-            knobs.get("SPLIT_KV", 1),
-        )
-
-    @property
-    def config(self) -> int:
-        """The value of KERNEL_CFG."""
-        return _RESCALE * self.rescales | _PINS * self.pins
+    queries: Annotated[int, "TILE_M"]
+    keys: Annotated[int, "TILE_N"]
+    stages: Annotated[int, "STAGES"]
+    rescales: Annotated[bool, "KERNEL_CFG", 1]
+    pins: Annotated[bool, "KERNEL_CFG", 2]
+    is_dynamic: Annotated[bool, "SCHED_POLICY"]
+    packs: Annotated[bool | None, "PACK_GQA"] = None
+    parts: Annotated[int, "SPLIT_KV"] = 1
 
     @property
     def knobs(self) -> dict[str, int]:
-        """The knobs that `of` takes."""
-        few = {} if self.packs is None else {"PACK_GQA": int(self.packs), "SPLIT_KV": self.parts}
-        return {
-            "TILE_M": self.queries, "TILE_N": self.keys, "STAGES": self.stages,
-            "KERNEL_CFG": self.config, "SCHED_POLICY": int(self.is_dynamic), **few,
-        }  # fmt: skip
+        found = super().knobs
+        if self.packs is None:
+            del found["SPLIT_KV"]
+        return found
 
     @property
     def is_of_few(self) -> bool:

@@ -222,7 +222,8 @@ class SdpaFwdSm90Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
+        choice = SdpaChoice.of(knobs)
+        return choice.keys * _PARTS_OF_REGISTERS[choice.queries]  # scores and weights
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared_attention(fusion)

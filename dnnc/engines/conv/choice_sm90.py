@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..engine import Knobs
+from ..knob_values import KnobValues
 from ..product.choice_sm90 import Choice
 
 
 @dataclass(frozen=True)
-class ConvChoice:
+class ConvChoice(KnobValues):
     """One value of each knob.
 
     loop: of those that the main loop has of products too.  rows, columns: of Y's images of a tile,
@@ -17,19 +18,8 @@ class ConvChoice:
     """
 
     loop: Choice
-    rows: int = 0
-    columns: int = 0
-
-    @staticmethod
-    def of(knobs: Knobs) -> ConvChoice:
-        """knobs: of pixels with a halo they may lack the roles, and TILE_COLS of whole rows."""
-        whole = {"WARP_SPEC_CFG": 1, "TILE_COLS": 0, **knobs}
-        return ConvChoice(Choice.of(whole), whole["TILE_ROWS"], whole["TILE_COLS"])
-
-    @property
-    def knobs(self) -> dict[str, int]:
-        """The knobs that `of` takes."""
-        return {**self.loop.knobs, "TILE_ROWS": self.rows, "TILE_COLS": self.columns}
+    rows: Annotated[int, "TILE_ROWS"] = 0
+    columns: Annotated[int, "TILE_COLS"] = 0
 
     @property
     def has_halo(self) -> bool:

@@ -45,6 +45,7 @@ _CHANNELS = (64, 128, 256)
 _PIXELS = (64, 128, 256, *BESIDE)  # of TILE_M: the least that holds a tile's positions
 _MOST_SUMS = {64: 256, 128: 256, 256: 192}  # positions of a part, by channels
 _WORTH = 0.6  # of the positions of a candidate, those that are pixels
+_OF_HALOS = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1}
 
 
 def halo_of(fusion: Fusion, rows: int, channels: int, columns: int = 0) -> Halo | None:
@@ -103,11 +104,9 @@ def halo_reasons(choice: ConvChoice, fusion: Fusion, target: Target) -> tuple[Re
     if what := _refusal(fusion):
         supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
-    knobs = choice.knobs
-    others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
-    for name, value in (*others.items(), ("WARP_SPEC_CFG", 1)):
-        if knobs[name] != value:
-            return (knob_reason(f"TILE_ROWS={rows} and {name}={knobs[name]}", f"{name}={value}"),)
+    for name, value in choice.unlike(_OF_HALOS):
+        what = f"TILE_ROWS={rows} and {name}={value}"
+        return (knob_reason(what, f"{name}={_OF_HALOS[name]}"),)
     if channels not in _CHANNELS or rows % parts_of(channels):
         what = f"TILE_ROWS={rows} with TILE_N={channels}"
         return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)

@@ -217,7 +217,7 @@ class ConvSm90Engine(Engine):
         if shape.is_filter_k_major or shape.k_group >= wgmma.PANEL_ROWS:
             return ()
         found = _by_im2col(_relaid(fusion, _TURNED).fusion, target, 0, _TILES)
-        return [knobs for knobs in found if knobs["TILE_N"] < wgmma.PANEL_ROWS]
+        return [knobs for knobs in found if ConvChoice.of(knobs).channels < wgmma.PANEL_ROWS]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         choice = ConvChoice.of(knobs)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 from ...codegen.hopper import wgmma
-from ..engine import Knobs
+from ..knob_values import KnobValues
 from .tile_parts_sm90 import BlockTile, consumers_of
 
 FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(KnobValues):
     """One value of each knob; conv_sm90 and conv_wgrad_sm90 choose their main loop's by the same.
 
     tile_m, tile_n: a block's tile of the product.  blocks_m, blocks_n: of a cluster that shares
@@ -22,38 +23,15 @@ class Choice:
     swaps: whether the transpose is computed.
     """
 
-    tile_m: int
-    tile_n: int
-    stages: int
-    blocks_m: int
-    blocks_n: int
-    splits: int
-    roles: int
-    swizzle: int
-    swaps: bool
-
-    @staticmethod
-    def of(knobs: Knobs) -> Choice:
-        return Choice(
-            knobs["TILE_M"],
-            knobs["TILE_N"],
-            knobs["STAGES"],
-            knobs["TILE_CGA_M"],
-            knobs["TILE_CGA_N"],
-            knobs["SPLIT_K_SLC"],
-            knobs["WARP_SPEC_CFG"],
-            knobs["SWIZZLE"],
-            bool(knobs["SWAP_AB"]),
-        )
-
-    @property
-    def knobs(self) -> dict[str, int]:
-        """The knobs that `of` takes."""
-        return {
-            "TILE_M": self.tile_m, "TILE_N": self.tile_n, "STAGES": self.stages,
-            "TILE_CGA_M": self.blocks_m, "TILE_CGA_N": self.blocks_n, "SWAP_AB": int(self.swaps),
-            "SPLIT_K_SLC": self.splits, "WARP_SPEC_CFG": self.roles, "SWIZZLE": self.swizzle,
-        }  # fmt: skip
+    tile_m: Annotated[int, "TILE_M"]
+    tile_n: Annotated[int, "TILE_N"]
+    stages: Annotated[int, "STAGES"]
+    blocks_m: Annotated[int, "TILE_CGA_M"]
+    blocks_n: Annotated[int, "TILE_CGA_N"]
+    splits: Annotated[int, "SPLIT_K_SLC"]
+    swizzle: Annotated[int, "SWIZZLE"]
+    roles: Annotated[int, "WARP_SPEC_CFG"] = 1
+    swaps: Annotated[bool, "SWAP_AB"] = False
 
     @property
     def sides(self) -> tuple[int, int]:
