@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen import ops
@@ -35,6 +35,7 @@ from ...dialect.fusion import Fusion
 from ...expr import typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
     BANDWIDTH_SHARE,
@@ -72,6 +73,18 @@ _STAGES = (2, 3, 1)
 _MOST_ELEMENTS = 256  # of a query, and of a value
 _MOST_SUMS = 128  # registers of a thread for dK and dV, that one kernel has
 _MOST_HELD = 192  # registers of sums and weights, beside which there is room for the rest
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    rows: of a tile, queries or keys.  step: of the others.
+    """
+
+    rows: Annotated[int, "TILE_M"]
+    step: Annotated[int, "TILE_N"]
+    stages: Annotated[int, "STAGES"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,7 @@ class SdpaBwdSm80Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        passes = _passes(knobs, *head_of(gradient_of(fusion), _MOST_ELEMENTS))
+        passes = _passes(_Choice.of(knobs), *head_of(gradient_of(fusion), _MOST_ELEMENTS))
         held = max(tiling.held_registers for tiling in passes)
         reasons: list[Reason] = []
         if held > _MOST_HELD:
@@ -131,7 +144,7 @@ class SdpaBwdSm80Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found = [
-            {"TILE_M": rows, "TILE_N": step, "STAGES": stages}
+            _Choice(rows, step, stages).knobs
             for rows in _ROWS
             for step in _STEPS
             for stages in _STAGES
@@ -140,7 +153,7 @@ class SdpaBwdSm80Engine(Engine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
-        passes = _passes(knobs, *head_of(found, _MOST_ELEMENTS))
+        passes = _passes(_Choice.of(knobs), *head_of(found, _MOST_ELEMENTS))
         sizes = found.score.shape[0], *found.score.shape[1:]
         batch, heads, queries, keys = (typical(size) for size in sizes)
         seconds = 0.0
@@ -162,7 +175,7 @@ class SdpaBwdSm80Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_N"]
+        return _Choice.of(knobs).step
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared(fusion)
@@ -178,7 +191,7 @@ class SdpaBwdSm80Engine(Engine):
             is_falling(transposed(parts.condition)),
             is_triangular(parts.condition),
         )
-        passes = _passes(knobs, depth, width)
+        passes = _passes(_Choice.of(knobs), depth, width)
         return {
             "passes": [
                 replace(p, is_longest_first=of_keys if p.of_keys else of_queries).plain()
@@ -228,11 +241,10 @@ class SdpaBwdSm80Engine(Engine):
 # ---- tilings
 
 
-def _passes(knobs: Knobs, depth: int, width: int) -> list[PassTiling]:
+def _passes(choice: _Choice, depth: int, width: int) -> list[PassTiling]:
     """The main kernels."""
-    both = PassTiling(
-        True, ("dv", "dk"), knobs["TILE_M"], knobs["TILE_N"], depth, width, knobs["STAGES"]
-    )
+    makes = ("dv", "dk")
+    both = PassTiling(True, makes, choice.rows, choice.step, depth, width, choice.stages)
     of_keys = [both]
     if sum(map(both.registers_of, both.makes)) > _MOST_SUMS:
         of_keys = [replace(both, makes=(name,)) for name in both.makes]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...codegen.attention.gradient_region import GradientRegion, transposed
 from ...codegen.hopper import tma
@@ -33,6 +33,7 @@ from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
     BANDWIDTH_SHARE,
@@ -74,6 +75,19 @@ _LONG_SHARES = {32: 0.9, 64: 1.0}
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
 # Of the tensor cores' rate, by the most that the larger of D and Dv is.
 _RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.47))
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    queries: of a step; of long heads, of which scores are made at once.  parts: tiles that share
+    the query heads of the same keys.  in_any_order: whether tiles add to dQ so.
+    """
+
+    queries: Annotated[int, "TILE_M"]
+    parts: Annotated[int, "SPLIT_H"]
+    in_any_order: Annotated[bool, "REDUCTION_MODE"]
 
 
 @dataclass(frozen=True)
@@ -132,8 +146,8 @@ class SdpaBwdSm90Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        found = gradient_of(fusion)
-        tiling = _tiling(knobs, *head_of(found, _MOST_ELEMENTS))
+        found, choice = gradient_of(fusion), _Choice.of(knobs)
+        tiling = _tiling(choice, *head_of(found, _MOST_ELEMENTS))
         reasons: list[Reason] = []
         if found.group % tiling.parts:
             what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
@@ -142,11 +156,11 @@ class SdpaBwdSm90Engine(Engine):
             reasons.append(
                 knob_reason("REDUCTION_MODE=1 of results that repeat", "REDUCTION_MODE=0")
             )
-        if tiling.is_long and knobs["TILE_M"] not in _LONG_SHARES:
-            what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth} and {tiling.width}"
+        if tiling.is_long and choice.queries not in _LONG_SHARES:
+            what = f"TILE_M={choice.queries} of heads of {tiling.depth} and {tiling.width}"
             reasons.append(knob_reason(what, " or ".join(map(str, _LONG_SHARES))))
         elif not tiling.is_long and tiling.dq_columns % _COLUMNS:
-            what = f"TILE_M={knobs['TILE_M']} of heads of {tiling.depth}"
+            what = f"TILE_M={choice.queries} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
         if tiling.sums > _MOST_SUMS:
             what = f"{tiling.sums} registers of sums and weights"
@@ -154,9 +168,8 @@ class SdpaBwdSm90Engine(Engine):
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        in_any_order = int(not fusion.must_repeat)
         found = [
-            {"TILE_M": queries, "SPLIT_H": parts, "REDUCTION_MODE": in_any_order}
+            _Choice(queries, parts, in_any_order=not fusion.must_repeat).knobs
             for queries in _QUERIES
             for parts in _PARTS
         ]
@@ -168,8 +181,8 @@ class SdpaBwdSm90Engine(Engine):
         heads, queries, keys = (
             typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
         )
-        parts, group = knobs["SPLIT_H"], found.group
-        tiling = _tiling(knobs, depth, width)
+        choice, group = _Choice.of(knobs), found.group
+        parts, tiling = choice.parts, _tiling(choice, depth, width)
         steps = -(-queries // tiling.queries) * (group // parts)
         columns = -(-keys // tiling.keys)
         longest = 2 * columns / (columns + 1) if found.is_masked and group > 1 else 1.0
@@ -177,7 +190,7 @@ class SdpaBwdSm90Engine(Engine):
         flops = 2 * tiling.queries * tiling.keys * (3 * depth + 2 * width)
         share = next(share for most, share in _RATE_SHARES if max(depth, width) <= most)
         shares = _LONG_SHARES if tiling.is_long else _QUERIES_SHARES
-        share *= shares[knobs["TILE_M"]]
+        share *= shares[choice.queries]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = waves * (steps * flops / rate + _TILE_SECONDS)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
@@ -189,7 +202,7 @@ class SdpaBwdSm90Engine(Engine):
         return Prediction(3 * LAUNCH_SECONDS + max(seconds, 0.0) + moved / bandwidth, bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if knobs["REDUCTION_MODE"] else ()))
+        return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if _Choice.of(knobs).in_any_order else ()))
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared(fusion)
@@ -197,19 +210,19 @@ class SdpaBwdSm90Engine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        parts = GradientRegion(region)
+        parts, choice = GradientRegion(region), _Choice.of(knobs)
         q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, v[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         is_longest_first = is_falling(transposed(parts.condition))
-        is_ordered = not knobs["REDUCTION_MODE"]
+        is_ordered = not choice.in_any_order
         joins_heads = (
-            parts.group > knobs["SPLIT_H"]
+            parts.group > choice.parts
             and (is_longest_first or is_ordered)
             and not differs_by_head(parts)
         )
         return _tiling(
-            knobs, depth, width, is_longest_first=is_longest_first,
+            choice, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
             joins_heads=joins_heads,
             descends=joins_heads or (is_ordered and parts.has_masks),
@@ -286,16 +299,16 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
+    choice: _Choice, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
     joins_heads: bool = False, descends: bool = False,
 ) -> GradientTiling:  # fmt: skip
-    queries, of_long = knobs["TILE_M"], {}
+    queries, of_long = choice.queries, {}
     if max(depth, width) > MOST_SHARED:
         queries, of_long = LONG_QUERIES, {"at_once": queries}
     return GradientTiling.of({
         "queries": queries, "depth": depth, "width": width,
-        "is_longest_first": is_longest_first, "cuts": cuts, "parts": knobs["SPLIT_H"],
-        "joins_heads": joins_heads, "is_ordered": not knobs["REDUCTION_MODE"],
+        "is_longest_first": is_longest_first, "cuts": cuts, "parts": choice.parts,
+        "joins_heads": joins_heads, "is_ordered": not choice.in_any_order,
         "descends": descends, **of_long,
     })  # fmt: skip
 

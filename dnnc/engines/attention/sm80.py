@@ -18,8 +18,8 @@ Sources: Dao, "FlashAttention-2", 2023; Dao et al., "Flash-Decoding for long-con
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
@@ -31,6 +31,7 @@ from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 from .kept_sm80 import KeptEmitter
@@ -61,6 +62,21 @@ _WIDE = 256  # elements of a key and a value, from which on steps of few keys ar
 _MOST = 640  # elements of a query, and of a value
 _PIECE = 256  # elements of a value whose sums a warp's registers hold
 _BLOCKS = 8  # of an SM, from which on no tile's keys are shared
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    queries: of a tile.  keys: of a step.  packs: whether heads that share keys are rows of one
+    tile.  parts: blocks that share the keys of a tile.
+    """
+
+    queries: Annotated[int, "TILE_M"]
+    keys: Annotated[int, "TILE_N"]
+    stages: Annotated[int, "STAGES"]
+    packs: Annotated[bool, "PACK_GQA"]
+    parts: Annotated[int, "SPLIT_KV"] = 1
 
 
 @dataclass(frozen=True)
@@ -127,13 +143,13 @@ class SdpaSm80Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        found = attention_of(fusion)
-        tiling = _tiling(knobs, *head_of(found), element_bytes_of(found))
+        found, choice = attention_of(fusion), _Choice.of(knobs)
+        tiling = _tiling(choice, *head_of(found), element_bytes_of(found))
         reasons: list[Reason] = []
-        if knobs["PACK_GQA"] and packing_in(fusion) is None:
+        if choice.packs and packing_in(fusion) is None:
             what = "no heads that share keys and values along one axis of a known size"
             reasons.append(knob_reason(what, "PACK_GQA=0"))
-        if knobs["SPLIT_KV"] > 1 and found.kept:
+        if choice.parts > 1 and found.kept:
             what = "outputs that have an element for each score"
             reasons.append(knob_reason(what, "SPLIT_KV=1"))
         if tiling.held_registers > _SUMS:
@@ -146,36 +162,34 @@ class SdpaSm80Engine(Engine):
         work = work_of(fusion)
         # Then what comes after may be left to a kernel that has the registers for it.
         is_full = work.width > _FULL and bool(attention_of(fusion).largest)
-        packs = [0]
+        packs = [False]
         if packing_in(fusion) is not None and work.queries * work.shared <= _FEW_ROWS:
-            packs = [1, 0]
+            packs = [True, False]
         for pack in packs:
             rows = work.queries * (work.shared if pack else 1)
             tiles_of_rows = [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]]
             # Long heads leave few queries room beside the keys.
             for queries in tiles_of_rows[: 2 if work.depth + work.width <= 2 * _PIECE else None]:
-                tiles = work.tiles(queries, bool(pack))
+                tiles = work.tiles(queries, pack)
                 splits = [n for n in _PARTS if n == 1 or tiles * n <= _BLOCKS * target.sm_count]
                 if is_full and 2 not in splits:
                     splits = [1, 2]
                 splits = splits[:1] if attention_of(fusion).kept else splits
                 for keys in _KEYS if work.depth + work.width > _WIDE else _KEYS[:3]:
                     for stages in _STAGES:
-                        knobs = {
-                            "TILE_M": queries, "TILE_N": keys, "STAGES": stages, "PACK_GQA": pack
-                        }  # fmt: skip
-                        if not self.legal({**knobs, "SPLIT_KV": 1}, fusion, target):
+                        whole = _Choice(queries, keys, stages, pack)
+                        if not self.legal(whole.knobs, fusion, target):
                             found += [
-                                {**knobs, "SPLIT_KV": n}
+                                replace(whole, parts=n).knobs
                                 for n in splits
                                 if n == 1 or n * keys <= work.keys or (n == 2 and is_full)
                             ]
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        work = work_of(fusion)
-        tiling = _tiling(knobs, work.depth, work.width, work.element_bytes)
-        return seconds_of(work, tiling, bool(knobs["PACK_GQA"]), target)
+        work, choice = work_of(fusion), _Choice.of(knobs)
+        tiling = _tiling(choice, work.depth, work.width, work.element_bytes)
+        return seconds_of(work, tiling, choice.packs, target)
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         # Pieces of long values compute scores twice, by instructions that are not the target's own;
@@ -188,7 +202,8 @@ class SdpaSm80Engine(Engine):
 
     def register_pressure(self, knobs: Knobs) -> int:
         # Scores and weights, beside a result of one size, and what comes after.
-        return 2 * knobs["TILE_N"] + (knobs["SPLIT_KV"] == 1)
+        choice = _Choice.of(knobs)
+        return 2 * choice.keys + (choice.parts == 1)
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return prepared_attention(fusion)
@@ -200,14 +215,14 @@ class SdpaSm80Engine(Engine):
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
-        axis, heads = -1, 1
-        if knobs["PACK_GQA"]:
+        axis, heads, choice = -1, 1, _Choice.of(knobs)
+        if choice.packs:
             k, v = parts.source(0, 1), parts.source(1, 1)
             found = packing_of(parts.dims[:-2], k.batch, v.batch)
             assert found is not None, "heads that share keys"
             axis, heads = found
         return _tiling(
-            knobs, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
+            choice, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
             packed=heads,
             is_longest_first=is_triangular(parts.masks.condition),
         ).plain()  # fmt: skip
@@ -279,15 +294,15 @@ def _piece(width: int) -> int:
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
+    choice: _Choice, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
     packed: int = 1, is_longest_first: bool = False,
 ) -> Sm80Tiling:  # fmt: skip
     piece = _piece(width) or width
     return Sm80Tiling(
-        queries=knobs["TILE_M"], keys=knobs["TILE_N"], depth=depth, width=piece,
+        queries=choice.queries, keys=choice.keys, depth=depth, width=piece,
         pieces=width // piece,
-        stages=knobs["STAGES"], packed_axis=packed_axis, packed=packed,
-        parts=knobs["SPLIT_KV"], is_longest_first=is_longest_first, element_bytes=element_bytes,
+        stages=choice.stages, packed_axis=packed_axis, packed=packed,
+        parts=choice.parts, is_longest_first=is_longest_first, element_bytes=element_bytes,
     )  # fmt: skip
 
 
