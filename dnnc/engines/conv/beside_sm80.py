@@ -19,7 +19,7 @@ from typing import Any
 
 from ...codegen.ampere import mma
 from ...dialect.tensor import Tensor
-from ..engine import Knobs
+from ..product.choice_sm80 import Sm80Choice
 from .pattern import ConvShape
 from .tiles_sm80 import PixelTile, Tap, gather_bytes
 
@@ -27,9 +27,9 @@ _COLUMNS = 64  # of a tile; a stage of more would have little of each group
 _COPY_BYTES = 16
 
 
-def shape_of_knobs(shape: ConvShape, x: Tensor | None, knobs: Knobs) -> ConvShape:
+def shape_of_choice(shape: ConvShape, x: Tensor | None, choice: Sm80Choice) -> ConvShape:
     """A convolution as a choice of knobs takes it; x: X, None if it is computed."""
-    together = _together(shape, x) if knobs["TILE_N"] == _COLUMNS else 1
+    together = _together(shape, x) if choice.tile_n == _COLUMNS else 1
     return replace(shape, beside=together)
 
 

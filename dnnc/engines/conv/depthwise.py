@@ -34,6 +34,7 @@ from .depthwise_tile import (
     MOST_LIVE,
     MOST_TAPS_UNROLLED,
     OCCUPANCIES,
+    DepthwiseChoice,
     DepthwiseFacts,
     DepthwiseTiling,
 )
@@ -144,7 +145,7 @@ class ConvDepthwiseEngine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        found = _facts_of(fusion).illegal(knobs)
+        found = _facts_of(fusion).illegal(DepthwiseChoice.of(knobs))
         return tuple(knob_reason(what, supported) for what, supported in found)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -159,35 +160,28 @@ class ConvDepthwiseEngine(Engine):
             # The assembler takes more registers for an earlier load, and blocks go, if it may.
             asked = [n for n in OCCUPANCIES if most - 1 <= n <= most]
             # Held for one tile, a filter is taken as often as not held.
-            ways = [(1, 0, n) for n in asked]
+            ways = [(1, False, n) for n in asked]
             # Numbers that stay from tile to tile take registers, too.
-            ways += [(2, 0, asked[0]), (4, 0, asked[0]), (2, 1, 0), (4, 1, 0)]
+            ways += [(2, False, asked[0]), (4, False, asked[0]), (2, True, 0), (4, True, 0)]
             for turns, held, occupancy in ways:
-                knobs = {
-                    "LOAD_SIZE": load,
-                    "TILE_ROWS": rows,
-                    "TILE_COLS": columns,
-                    "ARRAY_SIZE_PER_THREAD": turns,
-                    "SPECFILT": held,
-                    "BLOCK_SIZE": _THREADS,
-                    "OCCUPANCY": occupancy,
-                }
-                if not any(True for _ in facts.illegal(knobs)):
-                    found.append(knobs)
+                choice = DepthwiseChoice(load, rows, columns, turns, held, _THREADS, occupancy)
+                if not any(True for _ in facts.illegal(choice)):
+                    found.append(choice.knobs)
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = _facts_of(fusion)
-        return predicted(fusion, facts, facts.tiling(knobs), target)
+        return predicted(fusion, facts, facts.tiling(DepthwiseChoice.of(knobs)), target)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
-        return sums * max(1, knobs["OCCUPANCY"])  # of an SM's registers
+        choice = DepthwiseChoice.of(knobs)
+        sums = choice.load_bytes * choice.rows * choice.columns
+        return sums * max(1, choice.min_blocks)  # of an SM's registers
 
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return _facts_of(fusion).tiling(knobs).plain()
+        return _facts_of(fusion).tiling(DepthwiseChoice.of(knobs)).plain()
 
     # ---- code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from ...codegen.ampere.staged_filter import StagedFilter
 from ...codegen.hopper.im2col import Window
@@ -14,7 +14,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, ceildiv
 from ...target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES
-from ..engine import Knobs
+from ..knob_values import KnobValues
 from .pattern import ConvShape
 
 # Multiply-adds that are written out one after the other: of more, code is slow to fetch and
@@ -38,6 +38,25 @@ OCCUPANCIES = (1, 2, 3, 4, 5, 6, 8)
 REGISTERS_SM = 65536  # of every architecture (see `Target`)
 REGISTER_UNIT = 8  # that threads get registers in
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
+
+
+@dataclass(frozen=True)
+class DepthwiseChoice(KnobValues):
+    """One value of each knob.
+
+    load_bytes: of X's channels, or of as many of Y's, of a thread.  rows, columns: of the output
+    pixels that a thread has at once.  turns: tiles that a thread works on, one after the other.
+    holds_filter: whether it stays in registers from tile to tile.  min_blocks: of an SM, see
+    `Kernel`; 0: as they come.
+    """
+
+    load_bytes: Annotated[int, "LOAD_SIZE"]
+    rows: Annotated[int, "TILE_ROWS"]
+    columns: Annotated[int, "TILE_COLS"]
+    turns: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+    holds_filter: Annotated[bool, "SPECFILT"]
+    threads: Annotated[int, "BLOCK_SIZE"]
+    min_blocks: Annotated[int, "OCCUPANCY"]
 
 
 @dataclass(frozen=True)
@@ -174,9 +193,9 @@ class DepthwiseFacts:
         needed += 0 if is_alone else _OTHER_REGISTERS_AFTER
         return max((n for n in OCCUPANCIES if needed <= registers_for(n, threads)), default=1)
 
-    def tiling(self, knobs: Knobs) -> DepthwiseTiling:
-        width, threads = self.width(knobs["LOAD_SIZE"]), knobs["BLOCK_SIZE"]
-        rows, columns = knobs["TILE_ROWS"], knobs["TILE_COLS"]
+    def tiling(self, choice: DepthwiseChoice) -> DepthwiseTiling:
+        width, threads = self.width(choice.load_bytes), choice.threads
+        rows, columns = choice.rows, choice.columns
         most = min(threads, STATIC_SMEM_BYTES // self.filter_bytes(width)) if self.is_last else 1
         fragment_bytes = width * self.bits // 8
         fragments = fragments_of_block(self.channels // width, fragment_bytes, threads, most)
@@ -187,17 +206,17 @@ class DepthwiseFacts:
             threads=threads,
             rows=rows,
             columns=columns,
-            turns=knobs["ARRAY_SIZE_PER_THREAD"],
+            turns=choice.turns,
             unrolled=self.unrolled(rows * columns * width),
-            is_held=bool(knobs["SPECFILT"]),
-            min_blocks=knobs["OCCUPANCY"],
+            is_held=choice.holds_filter,
+            min_blocks=choice.min_blocks,
         )
 
-    def illegal(self, knobs: Knobs) -> Iterable[tuple[str, str]]:
+    def illegal(self, choice: DepthwiseChoice) -> Iterable[tuple[str, str]]:
         """(what is wrong, what would be accepted) of each constraint that knobs break."""
-        width, k_group = self.width(knobs["LOAD_SIZE"]), self.shape.k_group
-        if not self.fits(knobs["LOAD_SIZE"]):
-            what = f"LOAD_SIZE={knobs['LOAD_SIZE']}, {width} of {self.channels} output channels"
+        width, k_group = self.width(choice.load_bytes), self.shape.k_group
+        if not self.fits(choice.load_bytes):
+            what = f"LOAD_SIZE={choice.load_bytes}, {width} of {self.channels} output channels"
             yield (
                 what,
                 (
@@ -206,11 +225,11 @@ class DepthwiseFacts:
                 ),
             )
             return
-        rows, outputs = knobs["TILE_ROWS"], knobs["TILE_ROWS"] * knobs["TILE_COLS"] * width
+        rows, outputs = choice.rows, choice.rows * choice.columns * width
         if self.shape.spread:
             steps = (*(1,) * 2, *(axis.stride for axis in self.shape.spread.axes))[-2:]
-            if rows % steps[0] or knobs["TILE_COLS"] % steps[1]:
-                what = f"tiles of {rows} x {knobs['TILE_COLS']} pixels of a gradient"
+            if rows % steps[0] or choice.columns % steps[1]:
+                what = f"tiles of {rows} x {choice.columns} pixels of a gradient"
                 yield what, f"multiples of its strides {steps[0]} and {steps[1]}"
             if self.unrolled(outputs) != "filter":
                 yield f"a gradient's tile of {outputs} sums", f"{MOST_UNROLLED} multiply-adds"
@@ -219,13 +238,13 @@ class DepthwiseFacts:
         if outputs * self.sum_words > MOST_SUMS:
             what = f"a tile of {outputs} sums of {self.sums} a thread"
             yield what, f"at most {MOST_SUMS} registers"
-        most = registers_for(max(1, knobs["OCCUPANCY"]), knobs["BLOCK_SIZE"])
-        needed = _OTHER_REGISTERS + self.live(rows, knobs["TILE_COLS"], width)
-        if knobs["OCCUPANCY"] and needed > most:
-            yield f"OCCUPANCY={knobs['OCCUPANCY']}: {needed} registers a thread", f"at most {most}"
+        most = registers_for(max(1, choice.min_blocks), choice.threads)
+        needed = _OTHER_REGISTERS + self.live(rows, choice.columns, width)
+        if choice.min_blocks and needed > most:
+            yield f"OCCUPANCY={choice.min_blocks}: {needed} registers a thread", f"at most {most}"
         held = width * self.shape.filter_taps * self.shape.c_group + outputs
         held *= self.sum_words
-        if knobs["SPECFILT"] and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
+        if choice.holds_filter and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"
             yield what, f"at most {MOST_HELD}, and {MOST_UNROLLED} multiply-adds of a tile"
 

@@ -29,7 +29,7 @@ from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
 from .grouped_kernel import GroupedKernel
 from .grouped_model import predicted
-from .grouped_tile import RESULTS, GroupedFacts, GroupedTiling
+from .grouped_tile import RESULTS, GroupedChoice, GroupedFacts, GroupedTiling
 from .pattern import conv_of, shape_of
 from .surface import anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons, type_reasons
 
@@ -118,27 +118,26 @@ class ConvGroupedSm80Engine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        found = _facts_of(fusion).illegal(knobs)
+        found = _facts_of(fusion).illegal(GroupedChoice.of(knobs))
         return tuple(knob_reason(what, supported) for what, supported in found)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        facts, found = _facts_of(fusion), list[Knobs]()
-        names = [knob.name for knob in self.all_knobs]
-        for values in itertools.product(*(knob.values for knob in self.all_knobs)):
-            knobs = dict(zip(names, values, strict=True))
-            if not any(True for _ in facts.illegal(knobs)):
-                found.append(knobs)
-        return found
+        facts = _facts_of(fusion)
+        every = itertools.starmap(
+            GroupedChoice, itertools.product(*(knob.values for knob in self.all_knobs))
+        )
+        return [choice.knobs for choice in every if not any(True for _ in facts.illegal(choice))]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = _facts_of(fusion)
-        return predicted(fusion, facts, facts.tiling(knobs), target)
+        return predicted(fusion, facts, facts.tiling(GroupedChoice.of(knobs)), target)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_ROWS"] * knobs["TILE_N"]
+        choice = GroupedChoice.of(knobs)
+        return choice.rows * choice.results
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return target.arch_specific
@@ -146,7 +145,7 @@ class ConvGroupedSm80Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return _facts_of(fusion).tiling(knobs).plain()
+        return _facts_of(fusion).tiling(GroupedChoice.of(knobs)).plain()
 
     # ---- code
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from ...codegen.ampere import mma
 from ...codegen.tiles.strips import met
 from ...dtypes import DType
 from ...target import WARP_THREADS
-from ..engine import Knobs
+from ..knob_values import KnobValues
 from .pattern import ConvShape
 
 # Lanes of a warp that share a pixel: each has the channels of another tap of the last axis.
@@ -64,6 +64,20 @@ def phases_of_lanes(shape: ConvShape) -> tuple[LanePhase, ...]:
 
 def any_tap(lanes: tuple[int | None, ...]) -> bool:
     return any(tap is not None for tap in lanes)
+
+
+@dataclass(frozen=True)
+class GroupedChoice(KnobValues):
+    """One value of each knob.
+
+    rows: of 16 output pixels that a warp has at once.  results: output channels of a warp, of one
+    group.  turns: tiles that a warp works on, one after the other.  threads: of a block.
+    """
+
+    rows: Annotated[int, "TILE_ROWS"]
+    results: Annotated[int, "TILE_N"]
+    turns: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+    threads: Annotated[int, "BLOCK_SIZE"]
 
 
 @dataclass(frozen=True)
@@ -175,9 +189,8 @@ class GroupedFacts:
             count *= len(met(tile, window))
         return count
 
-    def tiling(self, knobs: Knobs) -> GroupedTiling:
-        results, rows = knobs["TILE_N"], knobs["TILE_ROWS"]
-        warps = knobs["BLOCK_SIZE"] // WARP_THREADS
+    def tiling(self, choice: GroupedChoice) -> GroupedTiling:
+        results, rows, warps = choice.results, choice.rows, choice.threads // WARP_THREADS
         parts = self.shape.groups * self.shape.k_group // results
         room = _EASY - self.live(rows, results)
         ahead = 1 + max(0, room // self._line_registers)
@@ -186,13 +199,13 @@ class GroupedFacts:
             units=units_of_block(parts, warps),
             warps=warps,
             rows=rows,
-            turns=knobs["ARRAY_SIZE_PER_THREAD"],
+            turns=choice.turns,
             ahead=min(self.lines(rows), ahead),
         )
 
-    def illegal(self, knobs: Knobs) -> Iterable[tuple[str, str]]:
+    def illegal(self, choice: GroupedChoice) -> Iterable[tuple[str, str]]:
         """(what is wrong, what would be accepted) of each constraint that knobs break."""
-        rows, results = knobs["TILE_ROWS"], knobs["TILE_N"]
+        rows, results = choice.rows, choice.results
         if self.shape.k_group % results:
             what = f"TILE_N={results} of {self.shape.k_group} output channels a group"
             yield what, f"a divisor of them, {RESULTS} or more"

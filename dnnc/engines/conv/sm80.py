@@ -26,6 +26,7 @@ from ...expr import Expr
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.bits import bits_reason, booleans_of, whole_bytes
+from ..product.choice_sm80 import Sm80Choice
 from ..product.exits import SpaceAxes
 from ..product.kernel_sm80 import (
     Batch,
@@ -57,7 +58,7 @@ from ..product.pattern import (
 from ..product.surface_sm80 import OPERAND_TYPES, Work
 from ..surface import fp8_reasons, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
-from .beside_sm80 import BesidePixels, shape_of_knobs
+from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
 from .pattern import GROUP, ConvShape, conv_of, conv_of_call, shape_of
@@ -174,63 +175,35 @@ class ConvSm80Engine(Engine):
         return knobs_of(conv_of(_cast(fusion)).moved.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        fusion = _cast(fusion)
-        type_ = conv_of(fusion).moved.type
-        beside, is_narrow = _shape(fusion, knobs).beside, _is_narrow(knobs)
-        if reasons := illegal_reasons(knobs, type_, target, beside, is_narrow=is_narrow):
-            return reasons
-        if is_narrow and (reason := _narrow_refusal(fusion, knobs)) is not None:
-            return (knob_reason(f"TILE_N={NARROW_COLUMNS} with {reason}", _NARROW),)
-        tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
-        held = tile[0] * depth * beside * type_.bits // (8 * 16 * threads_of(tile))
-        if held <= (_MOST_COPIES if _copy_bytes(fusion) else _MOST_HELD):
-            return ()
-        if beside > 1:
-            what = f"tile {tile[0]}x{tile[1]}x{depth} of {beside} groups"
-            return (knob_reason(what, f"{_MOST_COPIES} copies a thread, not {held}"),)
-        # More of a thread's elements, each with its address, would spill.
-        what = f"tile {tile[0]}x{tile[1]}x{depth} of an X that asynchronous copies do not bring"
-        return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
+        return _illegal(Sm80Choice.of(knobs), _cast(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        type_ = conv_of(_cast(fusion)).moved.type
-        found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
-        narrow = narrow_candidates(type_) if _has_phases(_cast(fusion)) else []
-        found += [knobs for knobs in narrow if not self.legal(knobs, fusion, target)]
-        return [*found, *self._of_few_stages(fusion, found)]
-
-    def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
-        """Knobs for groups side by side, whose stages are large: the flat ones of each tile
-        again with less memory, so that an SM has several blocks."""
-        beside = [knobs for knobs in found if _shape(_cast(fusion), knobs).beside > 1]
-        flat = min((knobs["TILEK"] for knobs in beside), default=0)
-        return [
-            {**knobs, "STAGES": stages}
-            for knobs in beside
-            for stages in (2, 3)
-            if knobs["TILEK"] == flat
-        ]
+        fusion = _cast(fusion)
+        type_ = conv_of(fusion).moved.type
+        found = candidates_of(type_, lambda choice: _illegal(choice, fusion, target))
+        narrow = narrow_candidates(type_) if _has_phases(fusion) else []
+        found += [choice for choice in narrow if not _illegal(choice, fusion, target)]
+        return [choice.knobs for choice in (*found, *_of_few_stages(fusion, found))]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        fusion = _cast(fusion)
-        beside = _shape(fusion, knobs).beside
-        depths = (knobs["TILEK"] * beside, knobs["TILEK"])
+        fusion, choice = _cast(fusion), Sm80Choice.of(knobs)
+        beside = _shape(fusion, choice).beside
+        depths = (choice.depth * beside, choice.depth)
         loads = zip(_loads(fusion, beside), depths, strict=True)
         x, w = (load.time(depth) for load, depth in loads)
-        found = _work(fusion, beside, _is_narrow(knobs)).predict(
-            knobs, conv_of(fusion).moved.type, (x * beside, w), target, beside=beside
+        found = _work(fusion, beside, _is_narrow(choice)).predict(
+            choice, conv_of(fusion).moved.type, (x * beside, w), target, beside=beside
         )
         share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
         seconds = found.seconds * share + _START_SECONDS
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
-        seconds += exit_seconds(fusion, tile, target, lambda _: (1, EXIT_RATE))
+        seconds += exit_seconds(fusion, choice.tile, target, lambda _: (1, EXIT_RATE))
         is_a_guess = target.name == "sm_90a" and beside == 1
         return replace(found, seconds=seconds * (_DOUBT if is_a_guess else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        op = conv_of(fusion)
+        op, choice = conv_of(fusion), Sm80Choice.of(knobs)
         is_rounded = takes_other_type(fusion, op)
-        return notes_of(knobs, is_rounded=is_rounded, is_wide=loses_bits_as_tf32(fusion, op))
+        return notes_of(choice, is_rounded=is_rounded, is_wide=loses_bits_as_tf32(fusion, op))
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return True
@@ -241,15 +214,15 @@ class ConvSm80Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        fusion = _cast(fusion)
-        op, shape = conv_of(fusion), _shape(fusion, knobs)
+        fusion, choice = _cast(fusion), Sm80Choice.of(knobs)
+        op, shape = conv_of(fusion), _shape(fusion, choice)
         axes, pixels = depth_axes(fusion, shape), pixel_plan(fusion, shape)
         whole = whole_outputs(fusion, op.made)
         types, paths = [t.type for t in whole], output_paths(fusion, whole)
-        if _is_narrow(knobs):
+        if _is_narrow(choice):
             width = fragment_width(types, Expr.of(shape.k))
             kept = {**pixels, "is_kept": True}
-            plan = tile_plan(knobs, kept, phases_filter_plan(), "n", width, paths)
+            plan = tile_plan(choice, kept, phases_filter_plan(), "n", width, paths)
             return {**plan, "depth": list(axes), "beside": 1}
         filter_ = filter_plan(fusion, shape, Depth.of(shape_of(op), axes))
         along = "m" if whole and _is_along_pixels(whole[0]) else "n"
@@ -259,7 +232,7 @@ class ConvSm80Engine(Engine):
         extent = whole[0].shape[-1] if whole and along == "m" else Expr.of(shape.k_group)
         is_apart = along == "m" and shape.spread is not None  # neighbours are of other phases
         width = 1 if is_apart else fragment_width(types, extent)
-        plan = tile_plan(knobs, pixels, filter_, along, width, paths)
+        plan = tile_plan(choice, pixels, filter_, along, width, paths)
         return {**plan, "depth": list(axes), "beside": shape.beside}
 
     # ---- code
@@ -375,32 +348,69 @@ def _is_along_pixels(output: Tensor) -> bool:
     return is_unit(output, output.rank - 1) and not is_unit(output, 1)
 
 
+# ---- knobs
+
+
+def _illegal(choice: Sm80Choice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Why knobs can't be."""
+    type_ = conv_of(fusion).moved.type
+    beside, is_narrow = _shape(fusion, choice).beside, _is_narrow(choice)
+    if reasons := illegal_reasons(choice, type_, target, beside, is_narrow=is_narrow):
+        return reasons
+    if is_narrow and (reason := _narrow_refusal(fusion, choice)) is not None:
+        return (knob_reason(f"TILE_N={NARROW_COLUMNS} with {reason}", _NARROW),)
+    copied = choice.tile_m * choice.depth * beside
+    held = copied * type_.bits // (8 * 16 * threads_of(choice.tile))
+    if held <= (_MOST_COPIES if _copy_bytes(fusion) else _MOST_HELD):
+        return ()
+    tile = f"tile {choice.tile_m}x{choice.tile_n}x{choice.depth}"
+    if beside > 1:
+        what = f"{tile} of {beside} groups"
+        return (knob_reason(what, f"{_MOST_COPIES} copies a thread, not {held}"),)
+    # More of a thread's elements, each with its address, would spill.
+    what = f"{tile} of an X that asynchronous copies do not bring"
+    return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
+
+
+def _of_few_stages(fusion: Fusion, found: Sequence[Sm80Choice]) -> list[Sm80Choice]:
+    """Choices for groups side by side, whose stages are large: the flat ones of each tile
+    again with less memory, so that an SM has several blocks."""
+    beside = [choice for choice in found if _shape(fusion, choice).beside > 1]
+    flat = min((choice.depth for choice in beside), default=0)
+    return [
+        replace(choice, stages=stages)
+        for choice in beside
+        for stages in (2, 3)
+        if choice.depth == flat
+    ]
+
+
 # ---- the prediction
 
 
-def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
+def _shape(fusion: Fusion, choice: Sm80Choice) -> ConvShape:
     """The convolution as knobs take it."""
     op = conv_of(fusion)
-    return shape_of_knobs(shape_of(op), op.moved if op.moved in fusion.inputs else None, knobs)
+    return shape_of_choice(shape_of(op), op.moved if op.moved in fusion.inputs else None, choice)
 
 
-def _is_narrow(knobs: Knobs) -> bool:
+def _is_narrow(choice: Sm80Choice) -> bool:
     """Whether a tile has all phases of a gradient with a stride."""
-    return knobs["TILE_N"] == NARROW_COLUMNS
+    return choice.tile_n == NARROW_COLUMNS
 
 
 def _has_phases(fusion: Fusion) -> bool:
     return shape_of(conv_of(fusion)).spread is not None
 
 
-def _narrow_refusal(fusion: Fusion, knobs: Knobs) -> str | None:
+def _narrow_refusal(fusion: Fusion, choice: Sm80Choice) -> str | None:
     """Why a tile can't have all phases."""
     op = conv_of(fusion)
     are_inputs = op.moved in fusion.inputs and op.w in fusion.inputs and not op.w.is_by_value
     shape = shape_of(op)
     what = together_refusal(shape, op.moved if are_inputs else None)
-    if what is None and not whole_steps(shape, knobs["TILEK"]):
-        what = f"{shape.c_group} channels of dY and TILEK={knobs['TILEK']}"
+    if what is None and not whole_steps(shape, choice.depth):
+        what = f"{shape.c_group} channels of dY and TILEK={choice.depth}"
     return what
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import tma, wgmma
@@ -27,6 +27,7 @@ from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..knob_values import KnobValues
 from ..product.facts_sm90 import epilogue_loads, instruction_of_types
 from ..product.launch_sm90 import emit_product
 from ..product.matrices_sm90 import Matrices
@@ -67,6 +68,18 @@ _DEPTH = 64  # of k: what predictions count in
 # registers: 170 and 260 outputs of a pixel took 50 and 370 us longer than it does.
 _DIRECT_RATE = 3.5e9
 _WORDS_RATE = 200e9  # bytes a second that the threads of an SM take of shared memory
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    rows, columns: output pixels and channels of a tile.  stages: tiles of X in shared memory.
+    """
+
+    rows: Annotated[int, "TILE_M"]
+    columns: Annotated[int, "TILE_N"]
+    stages: Annotated[int, "STAGES"]
 
 
 @dataclass(frozen=True)
@@ -128,7 +141,8 @@ class ConvStemSm90Engine(Engine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion).fusion
         shape = shape_of(conv_of(fusion))
-        rows, columns = knobs["TILE_M"], knobs["TILE_N"]
+        choice = _Choice.of(knobs)
+        rows, columns = choice.rows, choice.columns
         if rows > _ROWS[0] and columns > _MOST_OF_TALL:
             what = f"tile {rows}x{columns}"
             return (knob_reason(what, f"{_ROWS[0]} pixels with over {_MOST_OF_TALL} channels"),)
@@ -139,7 +153,7 @@ class ConvStemSm90Engine(Engine):
         if stem.input_rows > tma.MAX_BOX:
             what = f"TILE_M={rows}, {stem.input_rows} rows of X"
             return (knob_reason(what, f"up to {tma.MAX_BOX} rows"),)
-        return smem_reasons(tiling_of(fusion, knobs).shared.bytes, target)
+        return smem_reasons(tiling_of(fusion, choice).shared.bytes, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return list(self._candidates(fusion, target))
@@ -150,7 +164,7 @@ class ConvStemSm90Engine(Engine):
         for rows in _ROWS:
             for columns in _COLUMNS[:more]:
                 for stages in sorted(_STAGES, reverse=True):
-                    knobs = {"TILE_M": rows, "TILE_N": columns, "STAGES": stages}
+                    knobs = _Choice(rows, columns, stages).knobs
                     if stages <= _STAGES[0] and not self.legal(knobs, fusion, target):
                         yield knobs
                         break
@@ -160,14 +174,14 @@ class ConvStemSm90Engine(Engine):
         same work at a time."""
         copies = _relaid(fusion)
         fusion = copies.fusion
-        op, rows = conv_of(fusion), _ROWS[1]
+        op, rows, choice = conv_of(fusion), _ROWS[1], _Choice.of(knobs)
         stem = Stem.of(shape_of(op), rows // wgmma.M)
         depth = stem.steps * 16
         loaded = stem.load_bytes / (rows * 128) * _DEPTH / depth
         # While a tile is multiplied, so many others may be under way.
-        stages = knobs["STAGES"] * -(-depth // _DEPTH) + 1
+        stages = choice.stages * -(-depth // _DEPTH) + 1
         found = hopper_tile(
-            HopperBlock((rows, knobs["TILE_N"]), (1, 1), stages, _DEPTH, producers=0),
+            HopperBlock((rows, choice.columns), (1, 1), stages, _DEPTH, producers=0),
             1,
             OperandLoads(computed=(0.5, 0)),
             any(is_heavy(other) for other in fusion.ops),
@@ -176,7 +190,7 @@ class ConvStemSm90Engine(Engine):
             target,
             PixelLoads(loads=(loaded, 0.0), taken=rows * 128 * stem.conflicts / _WORDS_RATE),
         ).predict(work := _work_of(fusion))
-        seconds = found.seconds * (_LARGER if knobs["TILE_M"] == rows else 1)
+        seconds = found.seconds * (_LARGER if choice.rows == rows else 1)
         direct = sum(not _is_staged(tensor) for tensor in fusion.outputs)
         seconds += direct * work.m * work.n / (target.sm_count * _DIRECT_RATE)
         return replace(found, seconds=seconds + copies.seconds(target))
@@ -185,13 +199,14 @@ class ConvStemSm90Engine(Engine):
         return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_M"] * knobs["TILE_N"]
+        choice = _Choice.of(knobs)
+        return choice.rows * choice.columns
 
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
         copies = _relaid(fusion)
-        return tiling_of(copies.fusion, knobs).renumbered(copies.places).plain()
+        return tiling_of(copies.fusion, _Choice.of(knobs)).renumbered(copies.places).plain()
 
     # ---- code
 
@@ -247,7 +262,7 @@ def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
     if stem.input_rows > tma.MAX_BOX:
         what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
-    least = {"TILE_M": _ROWS[0], "TILE_N": min(_COLUMNS), "STAGES": min(_STAGES)}
+    least = _Choice(_ROWS[0], min(_COLUMNS), min(_STAGES))
     return list(smem_reasons(tiling_of(fusion, least).shared.bytes, target))
 
 
@@ -262,9 +277,9 @@ def _work_of(fusion: Fusion) -> ProductWork:
     return ProductWork(positions, shape.k_group, depth, 1, moved, split=split)
 
 
-def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
+def tiling_of(fusion: Fusion, choice: _Choice) -> Tiling:
     """fusion: as it is laid anew."""
-    op, rows, columns = conv_of(fusion), knobs["TILE_M"], knobs["TILE_N"]
+    op, rows, columns = conv_of(fusion), choice.rows, choice.columns
     shape = shape_of(op)
     stem = Stem.of(shape, rows // wgmma.M)
     loads = [t for t in epilogue_loads(fusion) if _moves(t)]
@@ -286,7 +301,7 @@ def tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
             {**place, "is_a": True, "is_rows": True, "bytes": 0},
             {**place, "is_a": False, "is_rows": False, "bytes": filter_bytes},
         ),
-        pixels=PixelTiles(ring=PixelRing(knobs["STAGES"], stem.slot_bytes)),
+        pixels=PixelTiles(ring=PixelRing(choice.stages, stem.slot_bytes)),
     )
 
 

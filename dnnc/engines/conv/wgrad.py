@@ -31,7 +31,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, product
 from ...mlir import ir
-from ..engine import Knob, Knobs, Reason
+from ..engine import Knob, Reason
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
@@ -159,24 +159,14 @@ class WgradShape:
         return product((self.dy.shape[0], *self.dy.shape[2:]))
 
 
-def adds_parts(knobs: Knobs) -> bool:
-    """Whether sums of parts are added by the blocks that have them, in any order."""
-    return knobs.get(REDUCTION.name, 0) == 1
-
-
-def makes_operands(knobs: Knobs) -> bool:
-    """Whether blocks make operands of bytes, see `wgrad_rewriting_sm90`."""
-    return knobs.get(MAKING.name, 0) == 1
-
-
-def reduction_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
-    """Why parts can't be added atomically."""
-    if not adds_parts(knobs):
+def reduction_reasons(fusion: Fusion, parts: int, *, adds: bool) -> tuple[Reason, ...]:
+    """Why parts can't be added atomically, where a choice `adds` them."""
+    if not adds:
         return ()
     adding = f"{REDUCTION.name}=1"
     if fusion.must_repeat:
         return (knob_reason(f"{adding} of results that repeat", f"{REDUCTION.name}=0"),)
-    if knobs["SPLIT_K_BUF"] > 1:
+    if parts > 1:
         return ()
     return (knob_reason(f"{adding} of one part", "SPLIT_K_BUF of 2 or more"),)
 

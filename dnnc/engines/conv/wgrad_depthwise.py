@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen import ops
@@ -36,6 +36,7 @@ from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import WARP_THREADS, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..knob_values import KnobValues
 from ..product.kernel_sm80 import anchor_call
 from ..product.memory_model import bent, transfer_seconds
 from ..product.pattern import knob_reason
@@ -66,6 +67,22 @@ _BLOCKS = 6  # of an SM
 _BANDWIDTH_SHARE = 0.8
 _ARITHMETIC_SHARE = 0.4  # of the rate of f32, that products reach between loads and conversions
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    load_bytes: of X's channels of a thread.  parts: of the rows of dY, whose sums a second kernel
+    adds up.
+    """
+
+    load_bytes: Annotated[int, "LOAD_SIZE"]
+    parts: Annotated[int, "SPLIT_K_BUF"]
+
+    def width(self, shape: WgradShape) -> int:
+        """Channels of a thread."""
+        return self.load_bytes * 8 // shape.x.type.bits
 
 
 @dataclass(frozen=True)
@@ -107,14 +124,15 @@ class ConvWgradDepthwiseEngine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         shape = shape_of(wgrad_of(relaid_fusion(fusion, has_rows=False).fusion))
-        width = _width(shape, knobs)
+        choice = _Choice.of(knobs)
+        width = choice.width(shape)
         what = ""
         if width < 1 or shape.dw[0] % width:
-            what = f"LOAD_SIZE={knobs['LOAD_SIZE']} of {shape.dw[0]} channels of {shape.x.type}"
+            what = f"LOAD_SIZE={choice.load_bytes} of {shape.dw[0]} channels of {shape.x.type}"
         elif width > 1 and width * shape.taps > _MOST_SUMS:
             what = f"sums of {shape.taps} taps of {width} channels"
         elif not all(is_stored(tensor, width) for tensor in (shape.x, shape.dy)):
-            what = f"LOAD_SIZE={knobs['LOAD_SIZE']} of images with rows of no fixed distance"
+            what = f"LOAD_SIZE={choice.load_bytes} of images with rows of no fixed distance"
         if not what:
             return ()
         supported = f"whole fragments of channels, up to {_MOST_SUMS} sums"
@@ -124,18 +142,19 @@ class ConvWgradDepthwiseEngine(Engine):
         shape = shape_of(wgrad_of(fusion))
         found = list[Knobs]()
         for load in _LOADS:
-            knobs = {"LOAD_SIZE": load, "SPLIT_K_BUF": 1}
-            if self.legal(knobs, fusion, target):
+            choice = _Choice(load, 1)
+            if self.legal(choice.knobs, fusion, target):
                 continue
-            tiles = _tiles(shape, _width(shape, knobs))
+            tiles = _tiles(shape, choice.width(shape))
             parts = [n for n in _PARTS if n * tiles <= _BLOCKS * target.sm_count]
-            found.append({**knobs, "SPLIT_K_BUF": max(parts, default=1)})
+            found.append(_Choice(load, max(parts, default=1)).knobs)
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         shape, copies = shape_of(wgrad_of(fusion)), relaid_fusion(fusion, has_rows=False)
         moved, products = _work(fusion)
-        width, parts = _width(shape, knobs), knobs["SPLIT_K_BUF"]
+        choice = _Choice.of(knobs)
+        width, parts = choice.width(shape), choice.parts
         fragments = _fragments(shape.dw[0] // width)
         filled = min(1.0, parts * _tiles(shape, width) / target.sm_count)
         share = min(1.0, fragments * width * shape.x.type.bits / 8 / _LINE_BYTES) * filled
@@ -149,12 +168,13 @@ class ConvWgradDepthwiseEngine(Engine):
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         shape = shape_of_call(region, anchor_call(region))
-        width = _width(shape, knobs)
+        choice = _Choice.of(knobs)
+        width = choice.width(shape)
         return {
             "vector_elems": width,
             "fragments": _fragments(shape.dw[0] // width),
             "strip": _strip(shape),
-            "parts": knobs["SPLIT_K_BUF"],
+            "parts": choice.parts,
         }
 
     # ---- code
@@ -328,11 +348,6 @@ class _DepthwiseWgrad:
 
 def _add(a: Any, b: Any) -> Any:
     return a + b
-
-
-def _width(shape: WgradShape, knobs: Knobs) -> int:
-    """Channels of a thread."""
-    return knobs["LOAD_SIZE"] * 8 // shape.x.type.bits
 
 
 def _fragments(count: int) -> int:

@@ -10,8 +10,6 @@ from ...codegen.hopper import tma, wgmma
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.tensor import Tensor
-from ..engine import Knobs
-from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import (
     MOST_SUMS,
     SPLITS,
@@ -33,16 +31,15 @@ from .facts_sm90 import REWRITTEN
 from .wgrad import (
     CHUNK,
     WgradShape,
-    adds_parts,
     filter_fusion,
     loaded_tensor,
     loss_sum_of,
-    makes_operands,
     shape_of,
     shape_of_call,
     side_by_side,
     wgrad_of,
 )
+from .wgrad_choice_sm90 import WgradChoice
 from .wgrad_halo_sm90 import PixelTile
 from .wgrad_matrices_sm90 import filter_view, pixel_tile
 from .wgrad_stem_sm90 import WgradStem
@@ -54,12 +51,6 @@ _MOST_TURNED_SUMS = 384  # beside which nothing is computed
 _PAIR = 2  # neighbouring channels that the epilogue works on together
 
 
-def main_loop_knobs(knobs: Knobs) -> Knobs:
-    """The knobs of the main loop."""
-    whole = {"WARP_SPEC_CFG": 1, "SWAP_AB": 0}
-    return {**whole, "TILE_ROWS": 0, "TILE_COLS": 0, **knobs}
-
-
 def hopper_shape(fusion: Fusion) -> WgradShape:
     """The gradient with groups side by side; x, dy: as they are loaded."""
     op = wgrad_of(fusion)
@@ -69,9 +60,9 @@ def hopper_shape(fusion: Fusion) -> WgradShape:
     return replace(shape, sums_loss=loss_sum_of(fusion) is not None, computes=computes)
 
 
-def turns_operands(shape: WgradShape, knobs: Knobs) -> bool:
+def turns_operands(shape: WgradShape, choice: WgradChoice) -> bool:
     """Whether products are of fp8, whose operands blocks turn."""
-    return makes_operands(knobs) and not knobs["TILE_ROWS"] and not shape.computes
+    return choice.makes and not choice.has_halo and not shape.computes
 
 
 def row_of(shape: WgradShape, *, turns: bool) -> wgmma.Instruction:
@@ -82,22 +73,16 @@ def row_of(shape: WgradShape, *, turns: bool) -> wgmma.Instruction:
     return instruction_of_types(*types)
 
 
-def parts_of(knobs: Knobs) -> int:
-    """Parts of the pixels whose sums the workspace has."""
-    return knobs["SPLIT_K_BUF"]
-
-
-def has_sums(shape: WgradShape, knobs: Knobs) -> bool:
+def has_sums(shape: WgradShape, choice: WgradChoice) -> bool:
     """Whether sums go through the workspace: of parts; where some columns are no elements; and
     where three warpgroups leave no registers for what follows."""
-    return parts_of(knobs) > 1 or not shape.is_whole or knobs["TILE_ROWS"] > 0
+    return choice.parts > 1 or not shape.is_whole or choice.has_halo
 
 
-def facts_of_knobs(fusion: Fusion, knobs: Knobs) -> ProductFacts:
-    """The facts of a fusion with a choice of knobs."""
+def facts_of_choice(fusion: Fusion, choice: WgradChoice) -> ProductFacts:
     shape = hopper_shape(fusion)
-    adds, turns = adds_parts(knobs), turns_operands(shape, knobs)
-    return facts_of(fusion, has_sums(shape, knobs), adds, turns)
+    turns = turns_operands(shape, choice)
+    return facts_of(fusion, has_sums(shape, choice), choice.adds, turns)
 
 
 @remembered
@@ -167,49 +152,51 @@ def moves_by_tma(shape: WgradShape, tensor: Tensor) -> bool:
     return tma.refusal(filter_view(shape, tensor, 1), (3, 2)) is None
 
 
-def wgrad_tiling_of(fusion: Fusion, knobs: Knobs) -> Tiling:
-    """The tiling of a fusion as knobs lay it; knobs: of the main loop, see `main_loop_knobs`."""
+def wgrad_tiling_of(fusion: Fusion, choice: WgradChoice) -> Tiling:
+    """The tiling of a fusion as knobs lay it."""
     shape = hopper_shape(fusion)
-    if knobs["TILE_ROWS"]:
-        return _pixel_tiling(row_of(shape, turns=False), knobs, pixel_tile(shape, *halo_of(knobs)))
-    return tiling_of(facts_of_knobs(fusion, knobs), Choice.of(knobs))
+    if choice.has_halo:
+        tile = pixel_tile_of(shape, choice)
+        return _pixel_tiling(row_of(shape, turns=False), choice.loop.stages, tile)
+    return tiling_of(facts_of_choice(fusion, choice), choice.loop)
 
 
-def halo_of(knobs: Knobs) -> tuple[int, int]:
-    """Rows and columns of dY's tiles whose pixels of X have a halo."""
-    return knobs["TILE_ROWS"], knobs["TILE_COLS"]
+def pixel_tile_of(shape: WgradShape, choice: WgradChoice) -> PixelTile:
+    """The tile whose pixels of X have a halo."""
+    return pixel_tile(shape, choice.rows, choice.columns)
 
 
-def first_sum_of(region: Region, knobs: Knobs) -> int:
+def first_sum_of(region: Region, choice: WgradChoice) -> int:
     """Elements before those of a part's sums."""
-    (call,) = product_calls(region)
-    shape = side_by_side(shape_of_call(region, call))
-    tile = pixel_tile(shape, *halo_of(knobs)) if knobs["TILE_ROWS"] else None
-    return tile.first if isinstance(tile, WgradStem) else 0
+    stem = _stem_of(region, choice)
+    return stem.first if stem else 0
 
 
-def wgrad_first_region(region: Region, knobs: Knobs) -> Region:
+def wgrad_first_region(region: Region, choice: WgradChoice) -> Region:
     """The region of the first kernel, where sums go through the workspace."""
-    (call,) = product_calls(region)
-    columns = 0
-    if knobs["TILE_ROWS"]:
-        tile = pixel_tile(side_by_side(shape_of_call(region, call)), *halo_of(knobs))
-        columns = tile.tile_columns if isinstance(tile, WgradStem) else 0
-    sums, parts = wgrad_sums_of(region, knobs), parts_of(knobs)
-    return first_region(region, sums, parts, columns, adds=adds_parts(knobs))
+    stem, sums = _stem_of(region, choice), wgrad_sums_of(region, choice)
+    columns = stem.tile_columns if stem else 0
+    return first_region(region, sums, choice.parts, columns, adds=choice.adds)
 
 
-def wgrad_sums_of(region: Region, knobs: Knobs) -> Tensor:
+def wgrad_sums_of(region: Region, choice: WgradChoice) -> Tensor:
     """The tensor of one part's sums."""
     (call,) = product_calls(region)
     sums = sums_of(region, side_by_side(shape_of_call(region, call)))
-    if knobs["TILE_ROWS"]:
-        tile = pixel_tile(side_by_side(shape_of_call(region, call)), *halo_of(knobs))
-        return tile.sums(sums) if isinstance(tile, WgradStem) else sums
-    return sums
+    stem = _stem_of(region, choice)
+    return stem.sums(sums) if stem else sums
 
 
-def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tiling:
+def _stem_of(region: Region, choice: WgradChoice) -> WgradStem | None:
+    """The tile of few channels, where pixels have a halo."""
+    if not choice.has_halo:
+        return None
+    (call,) = product_calls(region)
+    tile = pixel_tile_of(side_by_side(shape_of_call(region, call)), choice)
+    return tile if isinstance(tile, WgradStem) else None
+
+
+def _pixel_tiling(row: wgmma.Instruction, slots: int, tile: PixelTile) -> Tiling:
     """The tiling of pixels that come with their halo; sums leave registers directly."""
     place = {"path": "tma", "is_a": True, "is_rows": True, "offset": 0, "bytes": 0, "raw": -1,
              "raw_offset": 0, "raw_bytes": 0}  # fmt: skip
@@ -220,8 +207,8 @@ def _pixel_tiling(row: wgmma.Instruction, knobs: Knobs, tile: PixelTile) -> Tili
         epilogue=EpilogueTiles(outputs=("direct",), pair=_PAIR),
         stages=1,
         operands=(place, {**place, "is_a": False, "is_rows": False}),
-        pixels=PixelTiles(ring=_ring_of(tile, knobs["STAGES"])),
-        rewriting=_rewriting_bytes(tile, knobs["STAGES"]),
+        pixels=PixelTiles(ring=_ring_of(tile, slots)),
+        rewriting=_rewriting_bytes(tile, slots),
     )
 
 

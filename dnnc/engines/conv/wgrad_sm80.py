@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen.ampere.operand_tile import Side
@@ -28,6 +28,8 @@ from ...errors import Status
 from ...expr import Expr, ceildiv, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..knob_values import KnobValues
+from ..product.choice_sm80 import Sm80Choice
 from ..product.kernel_sm80 import (
     Matrices,
     anchor_call,
@@ -48,7 +50,6 @@ from .wgrad import (
     SUPPORT_AFTER,
     SUPPORT_COPIES,
     WgradShape,
-    adds_parts,
     anchor_reasons,
     cast_operands,
     operand_reasons,
@@ -78,6 +79,18 @@ _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step
 _DOUBT = 1.8  # on Hopper, which has an engine of its own
 _BLOCKS = 2  # of an SM, that parts are made to fill
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    parts: of the pixels, whose sums a second kernel adds up, or, where it `adds`, blocks do.
+    """
+
+    tile: Sm80Choice
+    parts: Annotated[int, "SPLIT_K_BUF"]
+    adds: Annotated[bool, "REDUCTION_MODE"] = False
 
 
 @dataclass(frozen=True)
@@ -129,42 +142,44 @@ class ConvWgradSm80Engine(Engine):
         return (*knobs_of(_type(fusion), tuple(common)), parts, reduction)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return reduction_reasons(knobs, fusion) or illegal_reasons(knobs, _type(fusion), target)
+        choice = _Choice.of(knobs)
+        return reduction_reasons(fusion, choice.parts, adds=choice.adds) or illegal_reasons(
+            choice.tile, _type(fusion), target
+        )
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = _type(fusion)
-        found = candidates_of(type_, lambda knobs: not illegal_reasons(knobs, type_, target))
         return [
-            {**knobs, "SPLIT_K_BUF": parts, REDUCTION.name: 0}
-            for knobs in found
-            for parts in _fitting_parts(fusion, knobs, target)
+            _Choice(tile, parts).knobs
+            for tile in candidates_of(type_, lambda tile: illegal_reasons(tile, type_, target))
+            for parts in _fitting_parts(fusion, tile, target)
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         copies = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False)
-        op = wgrad_of(copies.fusion)
-        shape, parts = shape_of(op), knobs["SPLIT_K_BUF"]
+        op, choice = wgrad_of(copies.fusion), _Choice.of(knobs)
+        shape, parts = shape_of(op), choice.parts
         work = _work(fusion)
         whole = work.product
         product = replace(whole, k=-(-whole.k // parts), count=whole.count * parts)
         part = replace(work, product=product)
         accesses = (_access(shape.dy, shape.k_group, shape), _access(shape.x, shape.c_group, shape))
-        found = part.predict(knobs, op.x.type, (1.0, 1.0), target, accesses)
+        found = part.predict(choice.tile, op.x.type, (1.0, 1.0), target, accesses)
         seconds = found.seconds * _GATHER_SHARE * (_DOUBT if target.name == "sm_90a" else 1.0)
-        if adds_parts(knobs):
+        if choice.adds:
             seconds += added_seconds(whole.m * whole.n * whole.count, parts, target)
         elif _has_sums(shape, parts):
             seconds += sum_seconds(whole.m * whole.n * whole.count * parts, target)
         return replace(found, seconds=seconds + copies.seconds(target))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        op = wgrad_of(fusion)
+        op, choice = wgrad_of(fusion), _Choice.of(knobs)
         is_rounded, is_wide = takes_other_type(fusion, op), loses_bits_as_tf32(fusion, op)
-        found = notes_of(knobs, is_rounded=is_rounded, is_wide=is_wide)
-        return (*found, "NONDETERMINISTIC") if adds_parts(knobs) else found
+        found = notes_of(choice.tile, is_rounded=is_rounded, is_wide=is_wide)
+        return (*found, "NONDETERMINISTIC") if choice.adds else found
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_M"] * knobs["TILE_N"]
+        return _Choice.of(knobs).tile.area
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(cast_operands(fusion, _TYPES))
@@ -173,7 +188,7 @@ class ConvWgradSm80Engine(Engine):
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
         relaid = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False).fusion
-        shape = shape_of(wgrad_of(relaid))
+        shape, choice = shape_of(wgrad_of(relaid)), _Choice.of(knobs)
         a, b = (
             {
                 "k_contiguous": False,
@@ -184,12 +199,12 @@ class ConvWgradSm80Engine(Engine):
             }
             for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
         )
-        has_sums = _has_sums(shape, knobs["SPLIT_K_BUF"])
+        has_sums = _has_sums(shape, choice.parts)
         types = [dtypes.f32] if has_sums else [t.type for t in relaid.outputs]
         width = fragment_width(types, Expr.of(padded_channels(shape)))
-        plan = tile_plan(knobs, a, b, "n", width, ["direct"] * len(types))
-        more = {"adds": 1} if adds_parts(knobs) else {}
-        return {**plan, "parts": knobs["SPLIT_K_BUF"], "sums": int(has_sums), **more}
+        plan = tile_plan(choice.tile, a, b, "n", width, ["direct"] * len(types))
+        more = {"adds": 1} if choice.adds else {}
+        return {**plan, "parts": choice.parts, "sums": int(has_sums), **more}
 
     # ---- code
 
@@ -273,15 +288,15 @@ def _type(fusion: Fusion) -> DType:
     return wgrad_of(cast_operands(fusion, _TYPES)).x.type
 
 
-def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:
+def _fitting_parts(fusion: Fusion, tile: Sm80Choice, target: Target) -> list[int]:
     """Parts with which the blocks are one or two rounds, and one."""
     work = _work(fusion).product
-    tiles = -(-work.m // knobs["TILE_M"]) * -(-work.n // knobs["TILE_N"]) * work.count
+    tiles = -(-work.m // tile.tile_m) * -(-work.n // tile.tile_n) * work.count
     found = {1}
     for rounds in (1, 2):
         most = rounds * _BLOCKS * target.sm_count
         found.update([parts for parts in _PARTS if parts * tiles <= most][-1:])
-    return sorted(parts for parts in found if parts * knobs["TILEK"] <= max(work.k, knobs["TILEK"]))
+    return sorted(parts for parts in found if parts * tile.depth <= max(work.k, tile.depth))
 
 
 @remembered_at_sizes

@@ -48,13 +48,11 @@ from .wgrad import (
     SUPPORT_AFTER,
     SUPPORT_COPIES,
     WgradShape,
-    adds_parts,
     anchor_reasons,
     cast_operands,
     channel_pitch,
     filter_fusion,
     loss_sum_reasons,
-    makes_operands,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
@@ -65,6 +63,7 @@ from .wgrad import (
     type_reasons,
     wgrad_of,
 )
+from .wgrad_choice_sm90 import WgradChoice
 from .wgrad_knobs_sm90 import (
     ALL_COLUMNS,
     HALO_COLUMNS,
@@ -77,17 +76,15 @@ from .wgrad_knobs_sm90 import (
     pixel_sizes,
     pixel_work,
 )
-from .wgrad_matrices_sm90 import pixel_tile, steps_of, wgrad_matrices
+from .wgrad_matrices_sm90 import steps_of, wgrad_matrices
 from .wgrad_model_sm90 import MadeOperands, SumsWay, WgradTile, WgradWork
 from .wgrad_region_sm90 import (
     facts_of,
-    facts_of_knobs,
+    facts_of_choice,
     first_sum_of,
-    halo_of,
     has_sums,
     hopper_shape,
-    main_loop_knobs,
-    parts_of,
+    pixel_tile_of,
     row_of,
     turns_operands,
     wgrad_first_region,
@@ -101,9 +98,6 @@ _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
 )  # fmt: skip
-
-
-_PLAIN = {"TILE_ROWS": 0, "TILE_COLS": 0, REDUCTION.name: 0}
 
 
 @dataclass(frozen=True)
@@ -173,109 +167,102 @@ class ConvWgradSm90Engine(Engine):
         Knob("SWIZZLE", SWIZZLES, "output channels whose tiles follow each other"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        fusion = _relaid(fusion, knobs).fusion
-        shape, parts, knobs = (
-            hopper_shape(fusion),
-            parts_of(knobs),
-            main_loop_knobs(knobs),
-        )
-        if reasons := reduction_reasons(knobs, fusion) or _making_reasons(knobs, fusion):
+        choice = WgradChoice.of(knobs)
+        loop, fusion = choice.loop, _relaid(fusion, choice).fusion
+        shape = hopper_shape(fusion)
+        reasons = reduction_reasons(fusion, choice.parts, adds=choice.adds)
+        reasons = reasons or _making_reasons(fusion, makes=choice.makes, has_halo=choice.has_halo)
+        if reasons:
             return reasons
-        if knobs["TILE_ROWS"]:
-            return pixel_reasons(knobs, shape, target)
-        if knobs["TILE_COLS"]:
-            return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
-        least = steps_of(shape, parts).bounds()[0]
-        if least < knobs["SPLIT_K_SLC"]:
-            what = f"SPLIT_K_SLC={knobs['SPLIT_K_SLC']} of parts of {least} times {CHUNK} pixels"
+        if choice.has_halo:
+            return pixel_reasons(choice, shape, target)
+        if choice.columns:
+            return (knob_reason(f"TILE_COLS={choice.columns} by im2col", "TILE_COLS=0"),)
+        least = steps_of(shape, choice.parts).bounds()[0]
+        if least < loop.splits:
+            what = f"SPLIT_K_SLC={loop.splits} of parts of {least} times {CHUNK} pixels"
             return (knob_reason(what, f"up to {least}"),)
-        if reasons := _spill_reasons(knobs):
+        if reasons := _spill_reasons(loop):
             return reasons
-        return illegal_reasons(Choice.of(knobs), facts_of_knobs(fusion, knobs), target)
+        return illegal_reasons(loop, facts_of_choice(fusion, choice), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         fusion = cast_operands(fusion, _TYPES)
         return [
-            {**knobs, MAKING.name: making}
-            for making in MAKING.values
-            for knobs in (
-                *self._halo_candidates(fusion, target, making),
-                *self._tap_candidates(fusion, target, making),
+            replace(choice, makes=makes).knobs
+            for makes in map(bool, MAKING.values)
+            for choice in (
+                *self._halo_candidates(fusion, target, makes=makes),
+                *self._tap_candidates(fusion, target, makes=makes),
             )
         ]
 
-    def _halo_candidates(self, fusion: Fusion, target: Target, making: int) -> Sequence[Knobs]:
+    def _halo_candidates(
+        self, fusion: Fusion, target: Target, *, makes: bool
+    ) -> Sequence[WgradChoice]:
         """Where pixels come once for all taps."""
-        relaid = relaid_fusion(fusion, has_rows=True, makes=making == 1).fusion
-        if _making_reasons({MAKING.name: making, "TILE_ROWS": 1}, relaid):
+        relaid = relaid_fusion(fusion, has_rows=True, makes=makes).fusion
+        if _making_reasons(relaid, makes=makes, has_halo=True):
             return []
         return pixel_candidates(hopper_shape(relaid), _work(relaid), target)
 
-    def _tap_candidates(self, fusion: Fusion, target: Target, making: int) -> Sequence[Knobs]:
+    def _tap_candidates(
+        self, fusion: Fusion, target: Target, *, makes: bool
+    ) -> Sequence[WgradChoice]:
         """Where each tap has pixels of its own."""
-        fusion, turns = relaid_fusion(fusion, has_rows=False, makes=making == 1).fusion, making == 1
-        if _making_reasons({MAKING.name: making, "TILE_ROWS": 0}, fusion):
+        fusion = relaid_fusion(fusion, has_rows=False, makes=makes).fusion
+        if _making_reasons(fusion, makes=makes, has_halo=False):
             return []
-        shape, names = hopper_shape(fusion), {knob.name for knob in self.all_knobs}
-        work, found = _work(fusion), list[Knobs]()
+        shape = hopper_shape(fusion)
+        work, found = _work(fusion), list[WgradChoice]()
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            facts = facts_of(fusion, parts_apart, False, turns)
-            for knobs in legal_choices(facts, target, 0, _TILES):
-                own = {name: value for name, value in knobs.items() if name in names}
+            facts = facts_of(fusion, parts_apart, False, makes)
+            for loop in map(Choice.of, legal_choices(facts, target, 0, _TILES)):
+                if _spill_reasons(loop):
+                    continue
                 found += [
-                    made
-                    for parts in fitting_parts(work, knobs, target)
-                    if (made := {**own, **_PLAIN, "SPLIT_K_BUF": parts})
-                    and not _spill_reasons(made)
-                    and has_sums(shape, made) == parts_apart
-                    and steps_of(shape, parts).bounds()[0] >= knobs["SPLIT_K_SLC"]
+                    choice
+                    for parts in fitting_parts(work, loop, target)
+                    if has_sums(shape, choice := WgradChoice(loop, parts)) == parts_apart
+                    and steps_of(shape, parts).bounds()[0] >= loop.splits
                 ]
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = _relaid(fusion, knobs)
+        choice = WgradChoice.of(knobs)
+        loop, copies = choice.loop, _relaid(fusion, choice)
         fusion = copies.fusion
-        shape, knobs = hopper_shape(fusion), main_loop_knobs(knobs)
-        facts, work = facts_of_knobs(fusion, knobs), _work(fusion)
-        if knobs["TILE_ROWS"]:
-            work = pixel_sizes(work, pixel_tile(shape, *halo_of(knobs)))
-        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        shape = hopper_shape(fusion)
+        facts, work = facts_of_choice(fusion, choice), _work(fusion)
+        if choice.has_halo:
+            work = pixel_sizes(work, pixel_tile_of(shape, choice))
+        sums_pass = has_sums(shape, choice)
         found = WgradTile(
-            (knobs["TILE_M"], knobs["TILE_N"]),
-            cluster,
-            knobs["STAGES"],
-            knobs["SPLIT_K_SLC"],
-            SumsWay(
-                parts_of(knobs),
-                has_sums(shape, knobs),
-                facts.epilogue[0].is_direct,
-                adds_parts(knobs),
-            ),
-            MadeOperands(
-                makes_operands(knobs), turns_operands(shape, knobs), computed_rows(knobs, shape)
-            ),
+            (loop.tile_m, loop.tile_n),
+            (loop.blocks_m, loop.blocks_n),
+            loop.stages,
+            loop.splits,
+            SumsWay(choice.parts, sums_pass, facts.epilogue[0].is_direct, choice.adds),
+            MadeOperands(choice.makes, turns_operands(shape, choice), computed_rows(choice, shape)),
             target.mma_tflops[RATE_OF[facts.row.a]],
             target,
-            pixel_work(knobs, shape),
+            pixel_work(choice, shape),
         ).predict(work)
         more = copies.seconds(target)
-        if shape.sums_loss and not has_sums(shape, knobs):
+        if shape.sums_loss and not sums_pass:
             more += sum_seconds(0, target)
         return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         is_rounded = takes_other_type(fusion, wgrad_of(fusion))
         found = ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded else ()))
-        return (*found, "NONDETERMINISTIC") if adds_parts(knobs) else found
+        return (*found, "NONDETERMINISTIC") if WgradChoice.of(knobs).adds else found
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return Choice.of(main_loop_knobs(knobs)).accumulators
+        return WgradChoice.of(knobs).loop.accumulators
 
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(cast_operands(fusion, _TYPES))
@@ -283,32 +270,30 @@ class ConvWgradSm90Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        copies = _relaid(fusion, knobs)
-        tiling = wgrad_tiling_of(copies.fusion, main_loop_knobs(knobs))
+        choice = WgradChoice.of(knobs)
+        copies = _relaid(fusion, choice)
+        tiling = wgrad_tiling_of(copies.fusion, choice)
         return tiling.renumbered(copies.places).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        copies = relaid_region(region, has_rows=_has_rows(knobs), makes=makes_operands(knobs))
-        copies.emit(output, lambda: _emit(copies.region, knobs, tile, output))
+        choice = WgradChoice.of(knobs)
+        copies = relaid_region(region, has_rows=choice.has_halo, makes=choice.makes)
+        copies.emit(output, lambda: _emit(copies.region, choice, tile, output))
 
 
-def _relaid(fusion: Fusion, knobs: Knobs) -> RelaidFusion:
+def _relaid(fusion: Fusion, choice: WgradChoice) -> RelaidFusion:
     """The fusion as a choice of knobs reads it."""
     cast = cast_operands(fusion, _TYPES)
-    return relaid_fusion(cast, has_rows=_has_rows(knobs), makes=makes_operands(knobs))
+    return relaid_fusion(cast, has_rows=choice.has_halo, makes=choice.makes)
 
 
-def _has_rows(knobs: Knobs) -> bool:
-    return main_loop_knobs(knobs)["TILE_ROWS"] > 0
-
-
-def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+def _emit(region: Region, choice: WgradChoice, tile: Mapping[str, Any], output: Output) -> None:
     (call,) = product_calls(region)
     shape, losses = side_by_side(shape_of_call(region, call)), None
-    row = row_of(shape, turns=turns_operands(shape, main_loop_knobs(knobs)))
-    tiling, parts = Tiling.of(tile, row), parts_of(knobs)
+    row = row_of(shape, turns=turns_operands(shape, choice))
+    tiling, parts = Tiling.of(tile, row), choice.parts
 
     def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         return wgrad_matrices(kernel, region, tiling, parts)
@@ -321,17 +306,17 @@ def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output)
         sharers = sharers_of(tiling.block.columns if is_stem else shape.columns, tiling.block)
         region, losses = apart(region, loss_sums_of(shape, parts, tiling.grid.splits, sharers))
         place_loss_sums(output, losses.sums)
-    if not has_sums(shape, knobs):
+    if not has_sums(shape, choice):
         kernel(region)
         if losses:
             emit_losses(losses, output)
         return
-    sums, adds = wgrad_sums_of(region, knobs), adds_parts(knobs)
+    sums, adds = wgrad_sums_of(region, choice), choice.adds
     place_sums(output, sums, parts, adds=adds)
-    kernel(wgrad_first_region(region, knobs))
+    kernel(wgrad_first_region(region, choice))
     emit_sum(
         region, sums, places_of(parts, adds=adds), output,
-        first=first_sum_of(region, knobs), shape=shape, losses=losses,
+        first=first_sum_of(region, choice), shape=shape, losses=losses,
     )  # fmt: skip
 
 
@@ -349,24 +334,24 @@ def _work(fusion: Fusion) -> WgradWork:
     )
 
 
-def _making_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
-    """Why blocks can't make operands of the bytes of a relaid fusion."""
-    if not makes_operands(knobs):
+def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Reason, ...]:
+    """Why blocks can't make operands of the bytes of a relaid fusion, where a choice says so."""
+    if not makes:
         return ()
     shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
     if shape.computes:
-        return _computed_reasons(fusion, shape, knobs)
+        return _computed_reasons(fusion, shape, has_halo=has_halo)
     types = [t.type for t in (shape.x, shape.dy)]
-    is_of_bytes = any if knobs["TILE_ROWS"] else all
+    is_of_bytes = any if has_halo else all
     if not is_of_bytes(type_.is_fp8 for type_ in types):
         what = f"{made} of X {types[0]}, DY {types[1]}"
         return (knob_reason(what, f"both of fp8, or one with TILE_ROWS; {MAKING.name}=0"),)
     if shape.sums_loss:
         return (knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0"),)
-    return () if knobs["TILE_ROWS"] else tuple(_load_reasons(fusion))
+    return () if has_halo else tuple(_load_reasons(fusion))
 
 
-def _computed_reasons(fusion: Fusion, shape: WgradShape, knobs: Knobs) -> tuple[Reason, ...]:
+def _computed_reasons(fusion: Fusion, shape: WgradShape, *, has_halo: bool) -> tuple[Reason, ...]:
     """Why blocks can't compute X."""
     op, what = wgrad_of(fusion), ""
     others = [t for t in fusion.read_inputs(op.x) if t is not shape.x]
@@ -374,12 +359,12 @@ def _computed_reasons(fusion: Fusion, shape: WgradShape, knobs: Knobs) -> tuple[
         what = "operations that are not pointwise"
     elif shape.x.shape != op.x.shape or any(not _is_of_channels(t) for t in others):
         what = "several tensors of its dims, or others that are not of channels"
-    elif not knobs["TILE_ROWS"] and any(window.pre or window.post for window in shape.windows):
+    elif not has_halo and any(window.pre or window.post for window in shape.windows):
         what = "padding without TILE_ROWS"
     elif op.dy in fusion.producers or shape.c_group % (tma.ALIGNMENT // 2):
         what = f"a DY that is cast, or groups of {shape.c_group} channels"
     if not what:
-        return () if knobs["TILE_ROWS"] else tuple(_load_reasons(fusion))
+        return () if has_halo else tuple(_load_reasons(fusion))
     supported = "pointwise operations on one X of 16 bits and on tensors of its channels, a "
     supported += f"multiple of 8; TILE_ROWS, or no padding; else {MAKING.name}=0"
     return (knob_reason(f"{MAKING.name}=1 with an X of {what}", supported),)
@@ -390,9 +375,9 @@ def _is_of_channels(tensor: Tensor) -> bool:
     return tensor.is_by_value or all(extent.constant == 1 for extent in others)
 
 
-def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
+def _spill_reasons(loop: Choice) -> tuple[Reason, ...]:
     """Sums of 256 columns in one warpgroup leave no registers for an exchange of them."""
-    if knobs["SPLIT_K_SLC"] == 1 or (knobs["TILE_M"], knobs["TILE_N"]) != (64, 256):
+    if loop.splits == 1 or (loop.tile_m, loop.tile_n) != (64, 256):
         return ()
     what = "SPLIT_K_SLC > 1 with a tile of 64x256"
     return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)

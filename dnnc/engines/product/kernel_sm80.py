@@ -43,7 +43,7 @@ from ...dtypes import DType
 from ...expr import Expr, ceildiv
 from ...mlir import ir
 from ...target import WARP_THREADS, Target
-from ..engine import Knobs
+from .choice_sm80 import Sm80Choice
 from .exit_sm80 import TileExits
 from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, warps_of
@@ -157,20 +157,20 @@ def output_paths(fusion: Fusion, whole: Sequence[Tensor]) -> list[str]:
 
 
 def tile_plan(
-    knobs: Knobs, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int,
+    choice: Sm80Choice, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int,
     outputs: Sequence[str] = ("direct",),
 ) -> dict[str, Any]:  # fmt: skip
     """The tiling.  a, b: plans of the operands.  along: the axis, m or n, that the epilogue's
     fragments lie along; width: their elements.  outputs: see `output_paths`."""
     return {
-        "tile": [knobs["TILE_M"], knobs["TILE_N"], knobs["TILEK"]],
-        "warps": list(warps_of((knobs["TILE_M"], knobs["TILE_N"]))),
-        "stages": knobs["STAGES"],
+        "tile": [*choice.tile, choice.depth],
+        "warps": list(warps_of(choice.tile)),
+        "stages": choice.stages,
         "group_rows": GROUP_ROWS,
         "a": dict(a),
         "b": dict(b),
         "epilogue": {"along": along, "vector_elems": width},
-        "products": knobs.get("TF32", 1),
+        "products": choice.products or 1,
         "outputs": list(outputs),
     }
 

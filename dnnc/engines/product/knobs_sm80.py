@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ... import dtypes
 from ...codegen.ampere import mma
 from ...dtypes import DType
 from ...target import WARP_THREADS, Target
-from ..engine import Knob, Knobs, Reason
+from ..engine import Knob, Reason
 from ..surface import smem_reasons
+from .choice_sm80 import Sm80Choice
 from .pattern import knob_reason
 from .shared_layout_sm80 import SharedLayout
 
@@ -53,51 +54,44 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
 
 
 def illegal_reasons(
-    knobs: Knobs, operand: DType, target: Target, beside: int = 1, *, is_narrow: bool = False
+    choice: Sm80Choice, operand: DType, target: Target, beside: int = 1, *, is_narrow: bool = False
 ) -> tuple[Reason, ...]:
     """Every reason why knobs can't be; beside: see `SharedLayout`.  is_narrow: whether tiles are
     those of NARROW_COLUMNS."""
-    tile, tiles = (knobs["TILE_M"], knobs["TILE_N"]), _NARROW_WARPS if is_narrow else WARPS
+    tile, tiles = choice.tile, _NARROW_WARPS if is_narrow else WARPS
     if tile not in tiles:
         pairs = ", ".join(f"{m}x{n}" for m, n in tiles)
         return (knob_reason(f"tile {tile[0]}x{tile[1]}", pairs),)
-    if knobs.get("TF32") == 3 and (tile[0] * tile[1] > 128 * 128 or knobs["TILEK"] > 16):
+    if choice.products == 3 and (choice.area > 128 * 128 or choice.depth > 16):
         # Both halves of the operands are held in registers, and larger tiles would spill.
-        what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
+        what = f"three products with tile {tile[0]}x{tile[1]}x{choice.depth}"
         return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
-    layout = SharedLayout.of_knobs(knobs, operand.bits // 8, beside)
+    layout = SharedLayout.of_choice(choice, operand.bits // 8, beside)
     return smem_reasons(layout.bytes, target)
 
 
-def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Knobs]:
-    """Choices that are worth a look: every tile with a few depths and stages."""
-    chunk = mma.chunk_elems(operand)
-    found: list[Knobs] = []
-    for products_of_one in (3, 1) if operand == dtypes.f32 else (0,):
-        for (m, n), depth, stages in _shapes(chunk):
-            knobs = {"TILE_M": m, "TILE_N": n, "TILEK": depth, "STAGES": stages}
-            if products_of_one:
-                knobs["TF32"] = products_of_one
-            if is_legal(knobs):
-                found.append(knobs)
-    return found
+def candidates_of(
+    operand: DType, reasons: Callable[[Sm80Choice], Sequence[Reason]]
+) -> list[Sm80Choice]:
+    """Choices that are worth a look: every tile with a few depths and stages.
+
+    reasons: why one can't be.
+    """
+    of_one = (3, 1) if operand == dtypes.f32 else (None,)
+    found = (replace(c, products=n) for n in of_one for c in _shapes(operand, WARPS))
+    return [choice for choice in found if not reasons(choice)]
 
 
-def narrow_candidates(operand: DType) -> list[Knobs]:
+def narrow_candidates(operand: DType) -> list[Sm80Choice]:
     """Choices of tiles of NARROW_COLUMNS that are worth a look."""
+    return list(_shapes(operand, _NARROW_WARPS))
+
+
+def _shapes(operand: DType, tiles: Iterable[tuple[int, int]]) -> Iterable[Sm80Choice]:
     chunk = mma.chunk_elems(operand)
-    return [
-        {"TILE_M": m, "TILE_N": n, "TILEK": depth, "STAGES": stages}
-        for (m, n), depth, stages in _shapes(chunk, _NARROW_WARPS)
-    ]
-
-
-def _shapes(
-    chunk: int, tiles: Mapping[tuple[int, int], tuple[int, int]] = WARPS
-) -> Iterable[tuple[tuple[int, int], int, int]]:
     for tile in [*tiles][::-1]:
         for depth, stages in ((8 * chunk, 3), (4 * chunk, 4), (8 * chunk, 6)):
-            yield tile, depth, stages
+            yield Sm80Choice(*tile, depth, stages)
 
 
 def warps_of(tile: tuple[int, int]) -> tuple[int, int]:
@@ -111,10 +105,12 @@ def threads_of(tile: tuple[int, int]) -> int:
     return warps_m * warps_n * WARP_THREADS
 
 
-def notes_of(knobs: Knobs, *, is_rounded: bool = False, is_wide: bool = True) -> tuple[str, ...]:
+def notes_of(
+    choice: Sm80Choice, *, is_rounded: bool = False, is_wide: bool = True
+) -> tuple[str, ...]:
     """Numerical notes; is_rounded: whether an operand is before it is multiplied.
 
     is_wide: whether one has numbers that tf32 lacks.
     """
-    is_cut = knobs.get("TF32") == 1 and is_wide
+    is_cut = choice.products == 1 and is_wide
     return ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded or is_cut else ()))

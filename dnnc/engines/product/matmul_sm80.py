@@ -34,6 +34,7 @@ from ..plain_data import plain, record_of
 from ..surface import fp8_reasons, pattern_reason, too_large_reasons
 from ..views.reads import layout_model
 from .bits import bits_reason, booleans_of, swaps_of
+from .choice_sm80 import Sm80Choice
 from .ends import ends_of
 from .exit_model import TileReduction, exit_seconds
 from .exits import SpaceAxes
@@ -136,37 +137,34 @@ class MatmulSm80Engine(Engine):
         return knobs_of(matmul_of(fusion).a.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        op = matmul_of(fusion)
-        if knobs["TILEK"] > _MOST_DEPTH_APART and _is_summed_apart(op, target):
-            # All products of a stage may be under way at once, and larger stages would spill.
-            what = f"fp8 products in {op.compute_type.cudnn} with stages of {knobs['TILEK']}"
-            supported = f"TILEK={_MOST_DEPTH_APART}, or compute type FAST_FLOAT_FOR_FP8"
-            return (knob_reason(what, supported),)
-        return illegal_reasons(knobs, op.a.type, target)
+        return _illegal(Sm80Choice.of(knobs), fusion, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = matmul_of(fusion).a.type
-        return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        found = candidates_of(type_, lambda choice: _illegal(choice, fusion, target))
+        return [choice.knobs for choice in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         fusion = ends_of(fusion).fusion
-        op = matmul_of(fusion)
-        a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
+        op, choice = matmul_of(fusion), Sm80Choice.of(knobs)
+        a, b = (lines.time(choice.depth) for lines in _operand_lines(fusion))
         work = _work(fusion)
-        found = work.predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
+        found = work.predict(choice, op.a.type, (a, b), target, _accesses(fusion))
         if not work.reductions:
             return found
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
-        more = _exit_seconds(op, work.reductions, tile, target)
+        more = _exit_seconds(op, work.reductions, choice.tile, target)
         return replace(found, seconds=found.seconds + more)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         op = matmul_of(fusion)
         is_reduced = op.a.type.is_fp8 and not promotes_sums(op.a.type, op.compute_type)
-        return (*notes_of(knobs), *(("REDUCED_PRECISION_REDUCTION",) if is_reduced else ()))
+        return (
+            *notes_of(Sm80Choice.of(knobs)),
+            *(("REDUCED_PRECISION_REDUCTION",) if is_reduced else ()),
+        )
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["TILE_M"] * knobs["TILE_N"]
+        return Sm80Choice.of(knobs).area
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return target.arch_specific
@@ -183,7 +181,7 @@ class MatmulSm80Engine(Engine):
         width = fragment_width((t.type for t in whole), op.c.shape[-2 if along == "m" else -1])
         for grain in filter(None, ends.grains):
             width = gcd(width, grain.rows if along == "m" else grain.columns)
-        plan = tile_plan(knobs, a, b, along, width, output_paths(fusion, whole))
+        plan = tile_plan(Sm80Choice.of(knobs), a, b, along, width, output_paths(fusion, whole))
         if ends.of_outputs:
             plan["ends"] = [[plain(end) for end in own] for own in ends.of_outputs]
         return plan
@@ -193,6 +191,17 @@ class MatmulSm80Engine(Engine):
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         ends = [[record_of(End, end) for end in own] for own in tile.get("ends", ())]
         emit_product(region.behind_parts(ends), tile, output, _matrices)
+
+
+def _illegal(choice: Sm80Choice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Why knobs can't be."""
+    op = matmul_of(fusion)
+    if choice.depth > _MOST_DEPTH_APART and _is_summed_apart(op, target):
+        # All products of a stage may be under way at once, and larger stages would spill.
+        what = f"fp8 products in {op.compute_type.cudnn} with stages of {choice.depth}"
+        supported = f"TILEK={_MOST_DEPTH_APART}, or compute type FAST_FLOAT_FOR_FP8"
+        return (knob_reason(what, supported),)
+    return illegal_reasons(choice, op.a.type, target)
 
 
 def _is_summed_apart(op: Product, target: Target) -> bool:

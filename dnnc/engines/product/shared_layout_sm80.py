@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine import Knobs
+from .choice_sm80 import Sm80Choice
 
 _PAD_BYTES = 32  # after each row of the tile of sums, against bank conflicts
 _SUM_BYTES = 4
@@ -34,9 +34,8 @@ class SharedLayout:
     beside: int = 1
 
     @staticmethod
-    def of_knobs(knobs: Knobs, element_bytes: int, beside: int = 1) -> SharedLayout:
-        rows, columns, depth = (knobs[name] for name in ("TILE_M", "TILE_N", "TILEK"))
-        return SharedLayout(rows, columns, depth, knobs["STAGES"], element_bytes, beside)
+    def of_choice(choice: Sm80Choice, element_bytes: int, beside: int = 1) -> SharedLayout:
+        return SharedLayout(*choice.tile, choice.depth, choice.stages, element_bytes, beside)
 
     @staticmethod
     def of_tile(tile: Mapping[str, Any], element_bytes: int, beside: int) -> SharedLayout:

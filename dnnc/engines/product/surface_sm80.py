@@ -11,8 +11,9 @@ from ...dialect.ops import Reduction
 from ...dtypes import DType
 from ...expr import Expr, typical
 from ...target import Target
-from ..engine import Knobs, Prediction
+from ..engine import Prediction
 from ..surface import bytes_of
+from .choice_sm80 import Sm80Choice
 from .knobs_sm80 import threads_of
 from .model_sm80 import TiledProduct, tflops_of
 from .pattern import is_heavy
@@ -40,7 +41,7 @@ class Work:
 
     def predict(
         self,
-        knobs: Knobs,
+        choice: Sm80Choice,
         operand: DType,
         load_times: tuple[float, float],
         target: Target,
@@ -51,18 +52,17 @@ class Work:
 
         beside: see `SharedLayout`.
         """
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
         return TiledProduct(
             self.product,
-            tile,
-            knobs["TILEK"],
-            knobs["STAGES"],
-            threads_of(tile),
-            SharedLayout.of_knobs(knobs, operand.bits // 8, beside).bytes,
+            choice.tile,
+            choice.depth,
+            choice.stages,
+            threads_of(choice.tile),
+            SharedLayout.of_choice(choice, operand.bits // 8, beside).bytes,
             operand.bits // 8,
             load_times,
             accesses,
-            knobs.get("TF32", 1),
+            choice.products or 1,
             self.is_heavy,
             tflops_of(operand, target),
         ).predict(target)

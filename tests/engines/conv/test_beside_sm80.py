@@ -6,9 +6,10 @@ import pytest
 from dnnc import dtypes
 from dnnc.choosing import heuristics
 from dnnc.dialect.reference import reference
-from dnnc.engines.conv.beside_sm80 import shape_of_knobs
+from dnnc.engines.conv.beside_sm80 import shape_of_choice
 from dnnc.engines.conv.pattern import conv_of, shape_of
 from dnnc.engines.conv.sm80 import CONV_SM80
+from dnnc.engines.product.choice_sm80 import Sm80Choice
 from dnnc.engines.product.shared_layout_sm80 import SharedLayout
 from dnnc.target import of
 from tests.support import machine
@@ -65,7 +66,7 @@ def test_groups_that_have_tiles_of_their_own(channels, results, groups, alignmen
     g.conv_fprop(x, image(g, [groups * results, channels, 3, 3]), **around(1)).set_output()
     fusion = the_fusion(g)
     op = conv_of(fusion)
-    assert shape_of_knobs(shape_of(op), op.x, TOGETHER).beside == 1
+    assert shape_of_choice(shape_of(op), op.x, Sm80Choice.of(TOGETHER)).beside == 1
 
 
 def test_a_tile_of_more_columns_has_one_group():
@@ -139,7 +140,7 @@ def fusion_of_groups(n=32, c=256, c_group=8, edge=28, **options):
 
 def test_a_stage_holds_each_groups_pixels():
     assert (
-        SharedLayout.of_knobs({**TOGETHER, "TILE_M": 64}, 2, 8).bytes == 2 * (64 * 8 + 64) * 32 * 2
+        SharedLayout.of_choice(Sm80Choice(64, 64, 32, 2), 2, 8).bytes == 2 * (64 * 8 + 64) * 32 * 2
     )
     fusion = fusion_of_groups()
     whole = {**TOGETHER, "TILE_M": 64, "TILEK": 64, "STAGES": 6}
