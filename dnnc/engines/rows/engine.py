@@ -52,6 +52,7 @@ from ..views.reduced import (
     runs_along_row,
     sizes_along,
 )
+from .choice import RowsChoice
 from .columns import COLUMNS_BYTES
 from .extremes import extreme_reasons
 from .facts import (
@@ -157,12 +158,13 @@ class RowsEngine(Engine):
     )  # fmt: skip
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal(knobs, fusion, target)
+        return illegal(RowsChoice.of(knobs), fusion, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        return worth_a_look(fusion, target)
+        return [choice.knobs for choice in worth_a_look(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        choice = RowsChoice.of(knobs)
         along, columns = split_reductions(fusion)
         reduced, kept = sizes_along(along[0])
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
@@ -174,21 +176,21 @@ class RowsEngine(Engine):
             moved=moved,
             read=whole,
             levels=len(levels_of(fusion)),
-            passes=passes_of(fusion, knobs),
+            passes=passes_of(fusion, choice),
             columns=len(columns),
             has_extremes=bool(extremes_of(fusion)),
         )
         block = RowsBlock(
-            threads=block_threads(knobs, is_row),
-            row_threads=knobs["TILE_COLS"],
+            threads=block_threads(choice, is_row),
+            row_threads=choice.threads,
             width=1 if is_row else width_of(fusion),
-            held=held_of(fusion, knobs),
-            blocks=knobs["TILE_CGA"],
-            resident=knobs["CTA_COUNT"],
-            ahead=max(0, knobs["STAGES"] - 1),
-            config=knobs["KERNEL_CFG"],
-            registers=registers_of(fusion, knobs),
-            slot_bytes=slot_bytes(fusion, knobs, target),
+            held=held_of(fusion, choice),
+            blocks=choice.blocks,
+            resident=choice.resident,
+            ahead=max(0, choice.stages - 1),
+            config=choice.config,
+            registers=registers_of(fusion, choice),
+            slot_bytes=slot_bytes(fusion, choice, target),
         )
         found = RowsModel(work, block).predict(target)
         if work.has_extremes:
@@ -201,7 +203,7 @@ class RowsEngine(Engine):
         return Prepared(fusion, parts=parts_of(fusion).named())
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        parts = RowParts.of_region(region)
+        parts, choice = RowParts.of_region(region), RowsChoice.of(knobs)
         reductions, columns = parts.along, parts.columns
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
@@ -218,17 +220,17 @@ class RowsEngine(Engine):
         fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
         is_row = not fastest or fastest[0] not in kept
         # Views may have hidden from `legal` how memory runs; along rows everything is right.
-        is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
-        is_row |= knobs["TILE_COLS"] > MOST_ACROSS or knobs["STAGES"] == 1
+        is_row |= bool(columns or choice.blocks > 1 or choice.resident)
+        is_row |= choice.threads > MOST_ACROSS or choice.stages == 1
         is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         smallest = min(max(8, t.type.bits) for t, _ in accesses)
         width = gcd(size.known_divisor(), max(1, 128 // smallest))
-        if is_narrow(len(columns), knobs):
+        if is_narrow(len(columns), choice):
             width = gcd(width, NARROW)
-        threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
-        held = knobs["ARRAY_SIZE_PER_THREAD"]
+        threads, blocks = choice.threads, choice.blocks
+        held = choice.held
         row = product(dims[axis] for group in groups[1] for axis in group)
         fragments = -(-row.bounds()[1] // (width if is_row else 1))
         step = threads * blocks
@@ -240,15 +242,15 @@ class RowsEngine(Engine):
             "axes": {"kept": groups[0], "reduced": groups[1]},
             "vector_elems": width,
             "along": "row" if is_row else "column",
-            "threads": block_threads(knobs, is_row),
+            "threads": block_threads(choice, is_row),
             "row_threads": threads,
             "held": count,
             "is_whole": row.constant is not None and bool(held) and count * step == fragments,
             "cluster": blocks,
-            "blocks": knobs["CTA_COUNT"],
-            "stages": knobs["STAGES"] if knobs["STAGES"] > 1 else 0,
-            "config": knobs["KERNEL_CFG"],
-            "slots": slots_of([tensor for _, tensor in again], fragments, width, knobs, target),
+            "blocks": choice.resident,
+            "stages": choice.stages if choice.stages > 1 else 0,
+            "config": choice.config,
+            "slots": slots_of([tensor for _, tensor in again], fragments, width, choice, target),
         }
 
     # ---- code

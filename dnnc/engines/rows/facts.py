@@ -18,7 +18,6 @@ from ...dialect.ops import Pointwise, Reduction
 from ...dialect.tensor import Tensor
 from ...expr import Expr, product
 from ...target import WARP_THREADS, Target
-from ..engine import Knobs
 from ..views.reduced import (
     inputs_read_again,
     is_squared_distance,
@@ -26,6 +25,7 @@ from ..views.reduced import (
     runs_along_row,
     sizes_along,
 )
+from .choice import RowsChoice
 from .columns import bytes_of_block
 from .extremes import BYTES, MODES
 from .ring import PRODUCER_THREADS, memory_bytes
@@ -138,10 +138,10 @@ def levels_of(fusion: Fusion) -> list[int]:
     return sorted(set(depths.values()))
 
 
-def passes_of(fusion: Fusion, knobs: Knobs) -> int:
+def passes_of(fusion: Fusion, choice: RowsChoice) -> int:
     """Passes over a row for its reductions: some are made of what an earlier pass has found."""
     found = len(levels_of(fusion))
-    return found if knobs["ARRAY_SIZE_PER_THREAD"] else found - len(sums_of_exponentials(fusion))
+    return found if choice.held else found - len(sums_of_exponentials(fusion))
 
 
 @remembered
@@ -193,35 +193,35 @@ def _whole_and_vectors(fusion: Fusion) -> tuple[int, int]:
     return sum(t.shape == dims for t in fusion.inputs), vectors
 
 
-def held_of(fusion: Fusion, knobs: Knobs) -> int:
+def held_of(fusion: Fusion, choice: RowsChoice) -> int:
     """Elements of a row that a thread holds, at most; along rows whole fragments, and no more than
     there are.
 
     Example: of 5120 elements by 128 threads 40, ARRAY_SIZE_PER_THREAD=64.
     """
-    most = knobs["ARRAY_SIZE_PER_THREAD"]
+    most = choice.held
     if not is_along(fusion):
         return most
     width = width_of(fusion)
-    each = width * knobs["TILE_COLS"] * knobs["TILE_CGA"]
+    each = width * choice.threads * choice.blocks
     return min(most, -(-row_elements(fusion).bounds()[1] // each) * width)
 
 
-def registers_of(fusion: Fusion, knobs: Knobs) -> int:
+def registers_of(fusion: Fusion, choice: RowsChoice) -> int:
     """Registers of a thread: an estimate, so that nothing is spilled."""
     along, columns = split_reductions(fusion)
-    held = held_of(fusion, knobs)
+    held = held_of(fusion, choice)
     whole, vectors = _whole_and_vectors(fusion)
     if not held:
         return 64
     if not runs_along_row(fusion, along[0]):
         held *= width_of(fusion)
     sums = held * len(columns)
-    if has_own_rings(knobs):
-        if not is_shared(knobs["TILE_COLS"], knobs["TILE_CGA"]):
+    if choice.has_own_rings:
+        if not is_shared(choice.threads, choice.blocks):
             return round(52 + 1.6 * sums)  # these threads fill the ring, too
-        return (32 if is_narrow(len(columns), knobs) else 52) + sums
-    if columns and knobs["STAGES"]:
+        return (32 if is_narrow(len(columns), choice) else 52) + sums
+    if columns and choice.stages:
         return round(40 + sums + 1.4 * held)
     if columns:
         return 32 + held * (whole + 2 * len(columns))
@@ -230,41 +230,36 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
     return needed + len(extremes_of(fusion))
 
 
-def has_own_rings(knobs: Knobs) -> bool:
-    """Whether warps go through rings on their own."""
-    return knobs["KERNEL_CFG"] == 2
-
-
-def is_narrow(columns: int, knobs: Knobs) -> bool:
+def is_narrow(columns: int, choice: RowsChoice) -> bool:
     """Whether fragments of warps' own rings are narrow, beside so many sums of columns."""
-    return has_own_rings(knobs) and columns * knobs["ARRAY_SIZE_PER_THREAD"] > _MOST_SUMS
+    return choice.has_own_rings and columns * choice.held > _MOST_SUMS
 
 
-def block_threads(knobs: Knobs, is_along: bool) -> int:
+def block_threads(choice: RowsChoice, is_along: bool) -> int:
     """Threads of a block that work on rows; across rows, several lie side by side, so that whole
     sectors are read."""
-    threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]
+    threads, rows = choice.threads, choice.rows
     return threads * rows or max(LEAST_THREADS, threads if is_along else ROWS_ACROSS * threads)
 
 
-def launched_threads(knobs: Knobs, is_along: bool) -> int:
+def launched_threads(choice: RowsChoice, is_along: bool) -> int:
     """Threads of a block, with those that load."""
-    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
-    loads = has_own_rings(knobs) and is_shared(threads, blocks)
-    return block_threads(knobs, is_along) + (PRODUCER_THREADS if loads else 0)
+    threads, blocks = choice.threads, choice.blocks
+    loads = choice.has_own_rings and is_shared(threads, blocks)
+    return block_threads(choice, is_along) + (PRODUCER_THREADS if loads else 0)
 
 
-def part_elements(fusion: Fusion, knobs: Knobs) -> int:
+def part_elements(fusion: Fusion, choice: RowsChoice) -> int:
     """Elements of a row that a block of a cluster takes, where each takes neighbouring ones.
 
     At most: fragments are narrower where rows are no multiple of them, and parts smaller.
     """
     _, columns = split_reductions(fusion)
     width = width_of(fusion)
-    if is_narrow(len(columns), knobs):
+    if is_narrow(len(columns), choice):
         width = min(width, NARROW)
-    threads, row = knobs["TILE_COLS"], row_elements(fusion).bounds()[1]
-    return -(-row // (width * threads * knobs["TILE_CGA"])) * width * threads
+    threads, row = choice.threads, row_elements(fusion).bounds()[1]
+    return -(-row // (width * threads * choice.blocks)) * width * threads
 
 
 @remembered
@@ -277,37 +272,37 @@ def ring_inputs(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
     return [t for t in runs if t.shape == dims], [t for t in runs if t.shape == row]
 
 
-def dynamic_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+def dynamic_bytes(fusion: Fusion, choice: RowsChoice, target: Target) -> int:
     """Shared memory of a block for its ring or for rows that are read again, and for its sums of
     columns when all rows are done."""
-    if knobs["STAGES"] == 1:
-        return slot_bytes(fusion, knobs, target)
-    if not knobs["STAGES"]:
-        return _sums_bytes(fusion, knobs)
+    if choice.stages == 1:
+        return slot_bytes(fusion, choice, target)
+    if not choice.stages:
+        return _sums_bytes(fusion, choice)
     whole, vectors = ring_inputs(fusion)
-    if not has_own_rings(knobs):
+    if not choice.has_own_rings:
         vectors = []
     elements = row_elements(fusion).bounds()[1]
-    if knobs["TILE_CGA"] > 1:
-        elements = part_elements(fusion, knobs)
-    rows = block_threads(knobs, True) // knobs["TILE_COLS"]
-    later = _sums_bytes(fusion, knobs)
-    return memory_bytes(whole, vectors, elements, rows, knobs["STAGES"], later)
+    if choice.blocks > 1:
+        elements = part_elements(fusion, choice)
+    rows = block_threads(choice, True) // choice.threads
+    later = _sums_bytes(fusion, choice)
+    return memory_bytes(whole, vectors, elements, rows, choice.stages, later)
 
 
-def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
+def _sums_bytes(fusion: Fusion, choice: RowsChoice) -> int:
     """Dynamic shared memory in which the rows of a block are added up."""
     _, columns = split_reductions(fusion)
-    threads = knobs["TILE_COLS"]
+    threads = choice.threads
     sizes = [_total_bytes(fusion, op) for op in columns]
-    elements = threads * max(width_of(fusion), knobs["ARRAY_SIZE_PER_THREAD"])
-    return bytes_of_block(block_threads(knobs, True) // threads, elements, sizes)
+    elements = threads * max(width_of(fusion), choice.held)
+    return bytes_of_block(block_threads(choice, True) // threads, elements, sizes)
 
 
-def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
+def static_bytes(fusion: Fusion, choice: RowsChoice) -> int:
     """Bytes of shared memory, where totals of rows are exchanged, and a block's extremes."""
-    warps = block_threads(knobs, is_along(fusion)) // WARP_THREADS
-    return _totals_bytes(fusion, knobs) + len(extremes_of(fusion)) * warps * BYTES
+    warps = block_threads(choice, is_along(fusion)) // WARP_THREADS
+    return _totals_bytes(fusion, choice) + len(extremes_of(fusion)) * warps * BYTES
 
 
 def is_along(fusion: Fusion) -> bool:
@@ -315,21 +310,21 @@ def is_along(fusion: Fusion) -> bool:
     return runs_along_row(fusion, split_reductions(fusion)[0][0])
 
 
-def _totals_bytes(fusion: Fusion, knobs: Knobs) -> int:
+def _totals_bytes(fusion: Fusion, choice: RowsChoice) -> int:
     along, _ = split_reductions(fusion)
-    threads = knobs["TILE_COLS"]
+    threads = choice.threads
     sizes = sum(_total_bytes(fusion, op) for op in along)
     if runs_along_row(fusion, along[0]):
-        blocks, rows = knobs["TILE_CGA"], block_threads(knobs, True) // threads
-        if has_own_rings(knobs):
+        blocks, rows = choice.blocks, block_threads(choice, True) // threads
+        if choice.has_own_rings:
             if not is_shared(threads, blocks):
                 return 0
-            needed = _ahead_bytes(fusion, knobs)
+            needed = _ahead_bytes(fusion, choice)
             # ptxas, which assembles what clusters share, fills up lines.
             return -(-needed // _LINE_BYTES) * _LINE_BYTES if blocks > 1 else needed
         parts = max(1, threads // WARP_THREADS) * blocks
         return 2 * rows * parts * sizes if parts > 1 else 0
-    rows = block_threads(knobs, False) // threads
+    rows = block_threads(choice, False) // threads
     return parts_across(threads, rows) * rows * width_of(fusion) * sizes if threads > 1 else 0
 
 
@@ -337,11 +332,11 @@ def _total_bytes(fusion: Fusion, op: Reduction) -> int:
     return max(4, total_type(fusion, op).bits // 8)
 
 
-def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:
+def _ahead_bytes(fusion: Fusion, choice: RowsChoice) -> int:
     """Bytes of shared memory, where warps share rows of their own ring."""
     along, _ = split_reductions(fusion)
-    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
-    rows, warps = block_threads(knobs, True) // threads, threads // WARP_THREADS
+    threads, blocks = choice.threads, choice.blocks
+    rows, warps = block_threads(choice, True) // threads, threads // WARP_THREADS
     each = [
         max(4, op.compute_type.bits // 8) * (2 if is_squared_distance(fusion, op) else 1)
         for op in along
@@ -361,17 +356,19 @@ def has_functions_before_sums(fusion: Fusion) -> bool:
     return any(isinstance(op, Pointwise) and op.mode in _FUNCTIONS for op in above)
 
 
-def slots_of(tensors: Sequence[Tensor], fragments: int, width: int, knobs: Knobs, t: Target) -> int:
+def slots_of(
+    tensors: Sequence[Tensor], fragments: int, width: int, choice: RowsChoice, target: Target
+) -> int:
     """Fragments that a thread keeps in shared memory, of so many of a row: what fits."""
-    if knobs["STAGES"] != 1 or not tensors:
+    if choice.stages != 1 or not tensors:
         return 0
-    threads = block_threads(knobs, True)
-    most = (t.limits.smem_block_bytes - EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
-    return min(most, -(-fragments // (knobs["TILE_COLS"] * knobs["TILE_CGA"])))
+    room = target.limits.smem_block_bytes - EXCHANGE_BYTES
+    most = room // kept_bytes(tensors, width, 1, block_threads(choice, True))
+    return min(most, -(-fragments // (choice.threads * choice.blocks)))
 
 
-def slot_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+def slot_bytes(fusion: Fusion, choice: RowsChoice, target: Target) -> int:
     tensors, width = reads_again(fusion), width_of(fusion)
     fragments = -(-row_elements(fusion).bounds()[1] // width)
-    slots = slots_of(tensors, fragments, width, knobs, target)
-    return kept_bytes(tensors, width, slots, block_threads(knobs, True))
+    slots = slots_of(tensors, fragments, width, choice, target)
+    return kept_bytes(tensors, width, slots, block_threads(choice, True))

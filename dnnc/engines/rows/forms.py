@@ -6,7 +6,7 @@ from itertools import product as product_of
 
 from ...dialect.fusion import Fusion
 from ...target import Target
-from ..engine import Knobs
+from .choice import RowsChoice
 from .facts import (
     LEAST_THREADS,
     has_functions_before_sums,
@@ -27,11 +27,11 @@ _LONG_ROW = 16384  # elements
 _KEPT_BYTES = 64 << 10  # of a row, from where on it may
 
 
-def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
-    """Legal knobs."""
+def worth_a_look(fusion: Fusion, target: Target) -> list[RowsChoice]:
+    """Legal choices."""
     has_sums = bool(split_reductions(fusion)[1])
     row = row_elements(fusion).bounds()[1]
-    found: list[Knobs] = []
+    found: list[RowsChoice] = []
     for config in CONFIGS:
         # (CTA_COUNT, STAGES, TILE_ROWS, the longest row that no cluster shares)
         counts, stages, rows, short = (0,), (0, 1), (0,), 2 * _LONG_ROW - 1
@@ -52,12 +52,9 @@ def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
                     continue  # more than a warp's rows have to wait for each other
                 if ring == 1 and not _is_worth_keeping(fusion, blocks, threads, target):
                     continue
-                knobs = {
-                    "TILE_COLS": threads, "TILE_ROWS": of_block, "ARRAY_SIZE_PER_THREAD": held,
-                    "TILE_CGA": blocks, "CTA_COUNT": count, "STAGES": ring, "KERNEL_CFG": config,
-                }  # fmt: skip
-                if not illegal(knobs, fusion, target):
-                    found.append(knobs)
+                choice = RowsChoice(threads, of_block, held, blocks, count, ring, config)
+                if not illegal(choice, fusion, target):
+                    found.append(choice)
     return found
 
 

@@ -14,10 +14,10 @@ of its own (`codegen.totals.moments`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as product_of
 from math import gcd
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region, loop_groups
@@ -34,6 +34,7 @@ from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import REGISTERS_PER_THREAD, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
     LAUNCH_SECONDS,
@@ -73,6 +74,21 @@ _SECTOR_BYTES = 32
 _TORN_BYTES = 64
 _LONG_PIECE_BYTES = 256
 _SHORT_PIECES = 0.97  # of the rate, where blocks share pixels in shorter ones
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    rows: threads of a block along the reduced axes.  held: fragments of each input that a thread
+    keeps in shared memory.  in_registers: such in registers.  together: fragments that a thread
+    loads before it uses the first.
+    """
+
+    rows: Annotated[int, "TILE_ROWS"]
+    held: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+    in_registers: Annotated[int, "SPECFILT"]
+    together: Annotated[int, "STAGES"]
 
 
 @dataclass(frozen=True)
@@ -120,9 +136,8 @@ class GridEngine(Engine):
         if not reasons and not self.candidates(fusion, target):
             # What takes least of everything is illegal too.
             rows = _threads(target) if _is_along(fusion) else min(_ROWS)
-            least = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": 0, "SPECFILT": 0}
-            least |= {"STAGES": min(_STAGES)}
-            reasons += self.legal(least, fusion, target)
+            least = _Choice(rows, 0, 0, min(_STAGES))
+            reasons += _illegal(least, fusion, target)
         return tuple(reasons)
 
     # ---- knobs
@@ -138,24 +153,7 @@ class GridEngine(Engine):
     )  # fmt: skip
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        rows, threads = knobs["TILE_ROWS"], _threads(target)
-        if rows > threads or (_is_along(fusion) and rows != threads):
-            what = f"TILE_ROWS={rows} of {threads} threads"
-            return (knob_reason(what, f"up to {threads}; along rows {threads}"),)
-        groups = -(-_kept_fragments(fusion).bounds()[1] // (threads // rows))
-        if groups > _MOST_GROUPS:
-            what = f"{groups} groups of kept elements"
-            return (knob_reason(what, f"up to {_MOST_GROUPS}: fewer TILE_ROWS"),)
-        if knobs["SPECFILT"] and target.capability < (9, 0):
-            what = f"SPECFILT={knobs['SPECFILT']} for {target}, where kernels spill beside any"
-            return (knob_reason(what, "SPECFILT=0"),)
-        if knobs["SPECFILT"] and not _register_words(fusion):
-            what = f"SPECFILT={knobs['SPECFILT']}, fragments of no whole words of 16 bits and more"
-            return (knob_reason(what, "SPECFILT=0"),)
-        most = min(REGISTERS_PER_THREAD, target.limits.registers_sm // threads)
-        if (registers := _registers(fusion, knobs, target)) > most:
-            return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
-        return smem_reasons(_smem_bytes(fusion, knobs, target), target)
+        return _illegal(_Choice.of(knobs), fusion, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
@@ -164,31 +162,22 @@ class GridEngine(Engine):
             if columns > 1 and columns // 2 >= typical(_kept_fragments(fusion)):
                 continue  # more would have nothing to do
             for stages, held in product_of(_stages_tried(fusion), reversed(_HELD)):
-                knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "SPECFILT": 0}
-                knobs |= {"STAGES": stages}
-                if not self.legal(knobs, fusion, target):
-                    most = self._most_in_registers(knobs, fusion, target)
+                choice = _Choice(rows, held, 0, stages)
+                if not _illegal(choice, fusion, target):
+                    most = _most_in_registers(choice, fusion, target)
                     # The second for choices of other knobs, which leave fewer registers.
-                    found += [{**knobs, "SPECFILT": n} for n in sorted({most, 0}, reverse=True)]
+                    ways = sorted({most, 0}, reverse=True)
+                    found += [replace(choice, in_registers=n).knobs for n in ways]
                     break
         return found
 
-    def _most_in_registers(self, knobs: Knobs, fusion: Fusion, target: Target) -> int:
-        """Most fragments in registers that shared memory does not hold; fewer make less code."""
-        left = _fragments_of_thread(fusion, knobs, target) - knobs["ARRAY_SIZE_PER_THREAD"]
-        legal = [
-            n
-            for n in _IN_REGISTERS
-            if n <= left and not self.legal({**knobs, "SPECFILT": n}, fusion, target)
-        ]
-        return max(legal, default=0)
-
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        columns = _threads(target) // knobs["TILE_ROWS"]
-        groups, slices = _blocks(fusion, knobs, target)
+        choice = _Choice.of(knobs)
+        columns = _threads(target) // choice.rows
+        groups, slices = _blocks(fusion, choice, target)
         again = bytes_of(_read_again(fusion))
-        kept = knobs["ARRAY_SIZE_PER_THREAD"] * sum(_slot_bytes(fusion))
-        kept += knobs["SPECFILT"] * 4 * _register_words(fusion)
+        kept = choice.held * sum(_slot_bytes(fusion))
+        kept += choice.in_registers * 4 * _register_words(fusion)
         kept *= target.sm_count * _threads(target)
         levels = _levels(fusion)
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
@@ -204,7 +193,7 @@ class GridEngine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        reductions = [op for op in region.generics() if is_reduction(op)]
+        reductions, choice = [op for op in region.generics() if is_reduction(op)], _Choice.of(knobs)
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
@@ -226,7 +215,7 @@ class GridEngine(Engine):
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         smallest = min(_bits(t) for t, _ in accesses)
         width = gcd(size.known_divisor(), max(1, 128 // smallest))
-        columns = _threads(target) // knobs["TILE_ROWS"]
+        columns = _threads(target) // choice.rows
         fragments = product(dims[axis] for axis in kept) // (1 if is_row else width)
         blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
         return {
@@ -234,11 +223,11 @@ class GridEngine(Engine):
             "reduced": groups[1],
             "vector_elems": width,
             "along": "row" if is_row else "column",
-            "rows": knobs["TILE_ROWS"],
+            "rows": choice.rows,
             "columns": columns,
-            "held": knobs["ARRAY_SIZE_PER_THREAD"],
-            "in_registers": knobs["SPECFILT"],
-            "together": knobs["STAGES"],
+            "held": choice.held,
+            "in_registers": choice.in_registers,
+            "together": choice.together,
             "is_spread": blocks_of_entry > _FEW_SLICES,
         }
 
@@ -246,6 +235,42 @@ class GridEngine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         GridEmitter(region, GridTiling.of(tile), output).emit()
+
+
+# ---- knobs
+
+
+def _illegal(choice: _Choice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Why knobs can't be."""
+    rows, threads = choice.rows, _threads(target)
+    if rows > threads or (_is_along(fusion) and rows != threads):
+        what = f"TILE_ROWS={rows} of {threads} threads"
+        return (knob_reason(what, f"up to {threads}; along rows {threads}"),)
+    groups = -(-_kept_fragments(fusion).bounds()[1] // (threads // rows))
+    if groups > _MOST_GROUPS:
+        what = f"{groups} groups of kept elements"
+        return (knob_reason(what, f"up to {_MOST_GROUPS}: fewer TILE_ROWS"),)
+    if choice.in_registers and target.capability < (9, 0):
+        what = f"SPECFILT={choice.in_registers} for {target}, where kernels spill beside any"
+        return (knob_reason(what, "SPECFILT=0"),)
+    if choice.in_registers and not _register_words(fusion):
+        what = f"SPECFILT={choice.in_registers}, fragments of no whole words of 16 bits and more"
+        return (knob_reason(what, "SPECFILT=0"),)
+    most = min(REGISTERS_PER_THREAD, target.limits.registers_sm // threads)
+    if (registers := _registers(fusion, choice, target)) > most:
+        return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
+    return smem_reasons(_smem_bytes(fusion, choice, target), target)
+
+
+def _most_in_registers(choice: _Choice, fusion: Fusion, target: Target) -> int:
+    """Most fragments in registers that shared memory does not hold; fewer make less code."""
+    left = _fragments_of_thread(fusion, choice, target) - choice.held
+    legal = [
+        n
+        for n in _IN_REGISTERS
+        if n <= left and not _illegal(replace(choice, in_registers=n), fusion, target)
+    ]
+    return max(legal, default=0)
 
 
 # ---- what a fusion says
@@ -331,9 +356,9 @@ def _register_words(fusion: Fusion) -> int:
     return sum(register_words(t, width) for t in _read_again(fusion))
 
 
-def _blocks(fusion: Fusion, knobs: Knobs, target: Target) -> tuple[int, int]:
+def _blocks(fusion: Fusion, choice: _Choice, target: Target) -> tuple[int, int]:
     """(groups of kept elements, slices of the reduced ones)."""
-    columns = _threads(target) // knobs["TILE_ROWS"]
+    columns = _threads(target) // choice.rows
     groups = max(1, -(-typical(_kept_fragments(fusion)) // columns))
     return groups, max(1, target.sm_count // groups)
 
@@ -358,12 +383,12 @@ def _share_of_pieces(fusion: Fusion, columns: int, groups: int) -> float:
     return share
 
 
-def _fragments_of_thread(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+def _fragments_of_thread(fusion: Fusion, choice: _Choice, target: Target) -> int:
     """Along the reduced elements."""
-    _, slices = _blocks(fusion, knobs, target)
+    _, slices = _blocks(fusion, choice, target)
     reduced = typical(product(sizes_along(reductions_of(fusion)[0])[0]))
     fragments = reduced // _width(fusion) if _is_along(fusion) else reduced
-    return fragments // (slices * knobs["TILE_ROWS"])
+    return fragments // (slices * choice.rows)
 
 
 @remembered
@@ -392,28 +417,28 @@ def _bits_of_parts(fusion: Fusion, op: Reduction) -> tuple[int, ...]:
     return (max(32, op.compute_type.bits),)
 
 
-def _shape(fusion: Fusion, knobs: Knobs, target: Target) -> BlockShape:
-    rows = knobs["TILE_ROWS"]
+def _shape(fusion: Fusion, choice: _Choice, target: Target) -> BlockShape:
+    rows = choice.rows
     return BlockShape(rows, _threads(target) // rows, 1 if _is_along(fusion) else _width(fusion))
 
 
-def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+def _smem_bytes(fusion: Fusion, choice: _Choice, target: Target) -> int:
     each = sum(_slot_bytes(fusion)) * _threads(target)
-    shape = _shape(fusion, knobs, target)
+    shape = _shape(fusion, choice, target)
     # Room for two more numbers beside each mean, without which other shapes would be chosen than
     # those that were timed.
     each_mean = 4 * shape.warps * (shape.entries + shape.columns)
     spare = each_mean * len(means_of_distances(fusion))
-    return shape.smem_bytes(_quantities(fusion)) + spare + each * knobs["ARRAY_SIZE_PER_THREAD"]
+    return shape.smem_bytes(_quantities(fusion)) + spare + each * choice.held
 
 
-def _registers(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+def _registers(fusion: Fusion, choice: _Choice, target: Target) -> int:
     """Registers of a thread: an estimate, so that nothing is spilled."""
     first = reductions_of(fusion)[0].x.shape
     whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
-    loaded = knobs["STAGES"] * whole + len(reductions_of(fusion)) + 2
+    loaded = choice.together * whole + len(reductions_of(fusion)) + 2
     more = 32 if target.capability >= (10, 0) else 0  # what code for them takes beside
-    kept = knobs["SPECFILT"] * _register_words(fusion)
+    kept = choice.in_registers * _register_words(fusion)
     kept += _REGISTERS_LEFT if kept else 0
     return round(40 + more + _width(fusion) * loaded + kept)
 

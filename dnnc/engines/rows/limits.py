@@ -8,15 +8,15 @@ from collections.abc import Callable
 from ...codegen.memory.row_ring import MOST_ROWS
 from ...dialect.fusion import Fusion
 from ...target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES, WARP_THREADS, Target
-from ..engine import Knobs, Reason
+from ..engine import Reason
 from ..product.pattern import knob_reason
 from ..surface import smem_reasons
+from .choice import RowsChoice
 from .facts import (
     EXCHANGE_BYTES,
     LEAST_THREADS,
     block_threads,
     dynamic_bytes,
-    has_own_rings,
     held_of,
     is_along,
     launched_threads,
@@ -36,16 +36,16 @@ MOST_ACROSS = 64  # threads that share a row, where fragments lie across rows
 Reasons = tuple[Reason, ...]
 
 
-def illegal(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+def illegal(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
     """The first reasons why these knobs can't be."""
     for check in _CHECKS:
-        if reasons := check(knobs, fusion, target):
+        if reasons := check(choice, fusion, target):
             return reasons
     return ()
 
 
-def _cluster(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    blocks, threads = knobs["TILE_CGA"], knobs["TILE_COLS"]
+def _cluster(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
+    blocks, threads = choice.blocks, choice.threads
     if blocks > 1 and target.capability < (9, 0):
         return (knob_reason(f"TILE_CGA={blocks} on {target}", "TILE_CGA=1"),)
     if blocks > 1 and threads < WARP_THREADS:
@@ -53,25 +53,25 @@ def _cluster(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     return ()
 
 
-def _direction(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+def _direction(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
+    threads, blocks = choice.threads, choice.blocks
     if is_along(fusion):
         return () if threads > 1 else (knob_reason("TILE_COLS=1", "2 or more along rows"),)
-    if blocks > 1 or threads > MOST_ACROSS or knobs["CTA_COUNT"]:
-        what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
+    if blocks > 1 or threads > MOST_ACROSS or choice.resident:
+        what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={choice.resident}"
         supported = f"TILE_COLS up to {MOST_ACROSS}, TILE_CGA=1, CTA_COUNT=0"
         return (knob_reason(f"{what} across rows", supported),)
     return ()
 
 
-def _config(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+def _config(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
     """Whether there is something for KERNEL_CFG and TILE_ROWS to say."""
-    config = knobs["KERNEL_CFG"]
+    config = choice.config
     if config and target.capability < (9, 0):
         return (knob_reason(f"KERNEL_CFG={config} on {target}", "KERNEL_CFG=0"),)
-    if config == 2 and knobs["STAGES"] < 2:
-        return (knob_reason(f"KERNEL_CFG=2, STAGES={knobs['STAGES']}", "STAGES of 2 or more"),)
-    threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]
+    if config == 2 and choice.stages < 2:
+        return (knob_reason(f"KERNEL_CFG=2, STAGES={choice.stages}", "STAGES of 2 or more"),)
+    threads, rows = choice.threads, choice.rows
     if rows and (config != 2 or rows * threads < LEAST_THREADS):
         what = f"TILE_ROWS={rows}, TILE_COLS={threads}, KERNEL_CFG={config}"
         supported = f"TILE_ROWS=0, or {LEAST_THREADS} threads with KERNEL_CFG=2"
@@ -79,63 +79,63 @@ def _config(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     return ()
 
 
-def _held(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
-    row, blocks = row_elements(fusion).bounds()[1], knobs["TILE_CGA"]
+def _held(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
+    threads, held = choice.threads, choice.held
+    row, blocks = row_elements(fusion).bounds()[1], choice.blocks
     if held and held * threads * blocks < row:
         what = f"{threads * blocks} threads of {held} elements for rows of {row}"
         return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
-    if split_reductions(fusion)[1] and not (held and knobs["CTA_COUNT"]):
+    if split_reductions(fusion)[1] and not (held and choice.resident):
         return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
     return ()
 
 
-def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    launched = launched_threads(knobs, is_along(fusion))
+def _registers(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
+    launched = launched_threads(choice, is_along(fusion))
     if launched > MOST_THREADS:
-        what = f"TILE_ROWS={knobs['TILE_ROWS']}, TILE_COLS={knobs['TILE_COLS']}"
+        what = f"TILE_ROWS={choice.rows}, TILE_COLS={choice.threads}"
         return (knob_reason(what, f"{MOST_THREADS} threads with the warp that loads"),)
-    registers = registers_of(fusion, knobs)
-    if has_own_rings(knobs):
+    registers = registers_of(fusion, choice)
+    if choice.has_own_rings:
         registers, launched = -(-registers // 8) * 8, -(-launched // _QUARTER) * _QUARTER
-    resident = launched * max(1, knobs["CTA_COUNT"])
+    resident = launched * max(1, choice.resident)
     if registers * resident > target.limits.registers_sm or registers > REGISTERS_PER_THREAD:
-        held = held_of(fusion, knobs)
+        held = held_of(fusion, choice)
         what = f"{held} elements of each of {resident} threads of an SM"
         return (knob_reason(what, "fewer: they do not fit the registers"),)
     return ()
 
 
-def _shared_memory(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    if (needed := static_bytes(fusion, knobs)) > STATIC_SMEM_BYTES:
+def _shared_memory(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
+    if (needed := static_bytes(fusion, choice)) > STATIC_SMEM_BYTES:
         totals = len(split_reductions(fusion)[0])
         what = f"{needed} bytes of shared memory for the totals of {totals} reductions"
         return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
-    count = max(1, knobs["CTA_COUNT"])
-    needed += dynamic_bytes(fusion, knobs, target)
+    count = max(1, choice.resident)
+    needed += dynamic_bytes(fusion, choice, target)
     if (needed + 1024) * count > target.limits.smem_sm_bytes:
         what = f"{needed} bytes of shared memory for each of {count} blocks"
         return (knob_reason(what, f"{target.limits.smem_sm_bytes} in all"),)
     return smem_reasons(needed, target)
 
 
-def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+def _ring(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
     """Why rows can't come through shared memory."""
-    stages, along = knobs["STAGES"], is_along(fusion)
+    stages, along = choice.stages, is_along(fusion)
     if not stages:
         return ()
     if stages == 1:
-        fits = static_bytes(fusion, knobs) <= EXCHANGE_BYTES
-        if along and not knobs["ARRAY_SIZE_PER_THREAD"] and reads_again(fusion) and fits:
+        fits = static_bytes(fusion, choice) <= EXCHANGE_BYTES
+        if along and not choice.held and reads_again(fusion) and fits:
             return ()
-        what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
+        what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={choice.held}"
         return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
     if reasons := ring_reasons(stages, fusion, target):
         return reasons
-    if has_own_rings(knobs):
-        return _own_rings(knobs, fusion)
-    rows = block_threads(knobs, along) // knobs["TILE_COLS"]
-    if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
+    if choice.has_own_rings:
+        return _own_rings(choice, fusion)
+    rows = block_threads(choice, along) // choice.threads
+    if not choice.resident or choice.blocks > 1 or rows > MOST_ROWS:
         what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
         return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
     return ()
@@ -150,17 +150,17 @@ def ring_reasons(stages: int, fusion: Fusion, target: Target) -> Reasons:
     return ()
 
 
-def _own_rings(knobs: Knobs, fusion: Fusion) -> Reasons:
-    if not (knobs["CTA_COUNT"] and knobs["ARRAY_SIZE_PER_THREAD"]):
-        what = f"KERNEL_CFG=2 with CTA_COUNT={knobs['CTA_COUNT']}"
+def _own_rings(choice: RowsChoice, fusion: Fusion) -> Reasons:
+    if not (choice.resident and choice.held):
+        what = f"KERNEL_CFG=2 with CTA_COUNT={choice.resident}"
         return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
-    part, least = part_elements(fusion, knobs), row_elements(fusion).bounds()[0]
-    if (knobs["TILE_CGA"] - 1) * part >= least:
-        what = f"TILE_CGA={knobs['TILE_CGA']}, {part} elements of each block, rows of {least}"
+    part, least = part_elements(fusion, choice), row_elements(fusion).bounds()[0]
+    if (choice.blocks - 1) * part >= least:
+        what = f"TILE_CGA={choice.blocks}, {part} elements of each block, rows of {least}"
         return (knob_reason(what, "rows of which every block has some"),)
     return ()
 
 
-_CHECKS: tuple[Callable[[Knobs, Fusion, Target], Reasons], ...] = (
+_CHECKS: tuple[Callable[[RowsChoice, Fusion, Target], Reasons], ...] = (
     _cluster, _direction, _config, _held, _registers, _shared_memory, _ring,
 )  # fmt: skip

@@ -10,6 +10,7 @@ from dnnc import dtypes
 from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.engines.rows import facts
+from dnnc.engines.rows.choice import RowsChoice
 from dnnc.engines.rows.engine import ROWS
 from dnnc.options import Options
 from dnnc.target import of
@@ -303,7 +304,7 @@ def test_shared_memory_is_no_more_than_legal_counts(more):
     options = Options(engine="rows", knobs=tuple(knobs.items()))
     plan = compile_graph(g.graph.finalize(), "sm_90a", options)
     (kernel,) = plan.programs[0].kernels
-    assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), knobs)
+    assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), RowsChoice.of(knobs))
 
 
 def test_candidates_are_legal():

@@ -8,6 +8,7 @@ import pytest
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.engines.rows import facts
+from dnnc.engines.rows.choice import RowsChoice
 from dnnc.options import Options
 from dnnc.target import of
 from tests.support import machine, multiprocessors
@@ -135,10 +136,10 @@ def test_shared_memory_is_no_more_than_legal_counts():
         knobs = knobs_of(64, 32 // blocks, blocks)
         plan, _ = ptx_of(g, knobs)
         (kernel,) = plan.programs[0].kernels
-        assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), knobs)
+        assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), RowsChoice.of(knobs))
         (step,) = plan.programs[0].variants[0].steps
         assert int(step.launch.dynamic_smem_bytes) == facts.dynamic_bytes(
-            whole(g), knobs, of("sm_90a")
+            whole(g), RowsChoice.of(knobs), of("sm_90a")
         )
 
 

@@ -9,6 +9,7 @@ from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.engines import ENGINES
 from dnnc.engines.rows import facts
+from dnnc.engines.rows.choice import RowsChoice
 from dnnc.engines.rows.engine import ROWS
 from dnnc.errors import DnncError
 from dnnc.target import TARGETS, of
@@ -70,8 +71,8 @@ def test_knobs_are_checked(more, said):
     ("threads", "columns", "held"), [(128, 5120, 40), (256, 5120, 24), (128, 8192, 64), (64, 9, 8)]
 )
 def test_a_thread_holds_whole_fragments_of_what_there_is(threads, columns, held):
-    knobs = {"TILE_COLS": threads, "TILE_CGA": 1, "ARRAY_SIZE_PER_THREAD": 64}
-    assert facts.held_of(whole(softmax([4, columns], [1])), knobs) == held
+    choice = RowsChoice.of({**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": 64})
+    assert facts.held_of(whole(softmax([4, columns], [1])), choice) == held
 
 
 @pytest.mark.parametrize(("columns", "said"), [(65536, "do not fit the registers"), (64, "")])
