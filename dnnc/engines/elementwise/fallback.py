@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ...codegen.region import Region
 from ...codegen.totals import reduce
 from ...codegen.walk.region_walk import Reducer
 from ...dialect.fusion import Fusion
@@ -103,9 +102,6 @@ class FallbackEngine(FragmentEngine):
             bound = "arithmetic in single threads"
         # Memory does not hide it: of engines that it binds alike, this one is the last.
         return Prediction(memory.seconds + busy + chain, bound)
-
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return super().tile(region, {**knobs, "ARRAY_SIZE_PER_THREAD": 1}, target)
 
 
 def _terms(op: Op) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
@@ -32,12 +32,24 @@ from ...errors import Status
 from ...expr import ceildiv, product
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..knob_values import KnobValues
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from ..views.refined import refined
 from .turned import Sweep
 
 _THREADS = 256
 _MOST_HELD = 192  # registers of a thread, for elements that are to be stored
+
+
+@dataclass(frozen=True)
+class FragmentChoice(KnobValues):
+    """One value of each knob.
+
+    load_bytes: of the widest access.  fragments: that a thread works on.
+    """
+
+    load_bytes: Annotated[int, "LOAD_SIZE"]
+    fragments: Annotated[int, "ARRAY_SIZE_PER_THREAD"] = 1
 
 
 @dataclass(frozen=True)
@@ -66,20 +78,21 @@ class FragmentEngine(Engine):
         return []
 
     def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
-        size = min(t.type.bits for t in fusion.tensors) or 8
-        width = max(1, knobs["LOAD_SIZE"] * 8 // max(8, size))
+        size, choice = min(t.type.bits for t in fusion.tensors) or 8, FragmentChoice.of(knobs)
+        width = max(1, choice.load_bytes * 8 // max(8, size))
         elements = fusion.outputs[0].elements().bounds()[1]
-        return -(-elements // (width * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]))
+        return -(-elements // (width * _THREADS * choice.fragments))
 
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        groups, width = iteration(region, knobs["LOAD_SIZE"])
+        choice = FragmentChoice.of(knobs)
+        groups, width = iteration(region, choice.load_bytes)
         return {
             "loops": groups,
             "vector_elems": width,
             "threads": _THREADS,
-            "unroll": knobs["ARRAY_SIZE_PER_THREAD"],
+            "unroll": choice.fragments,
         }
 
     # ---- code
@@ -143,7 +156,7 @@ class PointwiseEngine(FragmentEngine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         unrolls = (4, 2, 1) if len(fusion.inputs) <= 4 else (2, 1)
-        return [{"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": unroll} for unroll in unrolls]
+        return [FragmentChoice(16, unroll).knobs for unroll in unrolls]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         """Seconds that memory takes, and that gathers add where inputs run across the outputs."""
@@ -155,7 +168,8 @@ class PointwiseEngine(FragmentEngine):
         return Prediction(memory.seconds + more * (memory.seconds - LAUNCH_SECONDS), "gathers")
 
     def register_pressure(self, knobs: Knobs) -> int:
-        return knobs["ARRAY_SIZE_PER_THREAD"] * knobs["LOAD_SIZE"]
+        choice = FragmentChoice.of(knobs)
+        return choice.fragments * choice.load_bytes
 
     # ---- tiling
 

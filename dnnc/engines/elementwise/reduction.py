@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel, bits_of_count
@@ -36,6 +36,7 @@ from ...expr import Expr, ceildiv, product, typical
 from ...mlir import ir
 from ...target import WARP_THREADS, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..knob_values import KnobValues
 from ..surface import (
     LAUNCH_SECONDS,
     boolean_reason,
@@ -62,6 +63,17 @@ _THREADS = 256
 _LOADS = 2
 _LOAD_SECONDS = 0.1e-6
 _MOST_SHARED_BYTES = 48 << 10  # of a kernel's own arrays
+
+
+_SLICES = (1, 8, 32, 128, 512)  # that are worth a look
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob; rows: threads along the reduced axes.  slices: of the reduction."""
+
+    rows: Annotated[int, "TILE_ROWS"]
+    slices: Annotated[int, "SPLIT_K_SLC"]
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,7 @@ class ReductionEngine(Engine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        reductions, rows = reductions_of(fusion), knobs["TILE_ROWS"]
+        reductions, rows = reductions_of(fusion), _Choice.of(knobs).rows
         kept = product(sizes_along(reductions[0])[1])
         if reasons := count_reasons(ceildiv(kept, _THREADS // rows), f"blocks of TILE_ROWS={rows}"):
             return tuple(reasons)
@@ -155,18 +167,17 @@ class ReductionEngine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found = [
-            {"TILE_ROWS": rows, "SPLIT_K_SLC": slices}
-            for rows in (32, 8, 256, 128, 16, 4)
-            for slices in (1, 8, 32, 128, 512)
+            _Choice(rows, slices).knobs for rows in (32, 8, 256, 128, 16, 4) for slices in _SLICES
         ]
         legal = [knobs for knobs in found if not self.legal(knobs, fusion, target)]
-        return legal or [{**knobs, "TILE_ROWS": 1} for knobs in found[:5]]
+        return legal or [_Choice(1, slices).knobs for slices in _SLICES]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         first = reductions_of(fusion)[0]
         reduced, kept = sizes_along(first)
         is_row = runs_along_row(fusion, first)
-        rows, slices = knobs["TILE_ROWS"], knobs["SPLIT_K_SLC"]
+        choice = _Choice.of(knobs)
+        rows, slices = choice.rows, choice.slices
         width = 4
         n_reduced = max(1, typical(product(reduced)) // (width if is_row else 1))
         n_kept = max(1, typical(product(kept)) // (1 if is_row else width))
@@ -209,7 +220,8 @@ class ReductionEngine(Engine):
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         while size.known_divisor() % width:
             width //= 2
-        if not is_row and knobs["TILE_ROWS"] > 1:
+        choice = _Choice.of(knobs)
+        if not is_row and choice.rows > 1:
             sizes = [_element_bytes(op) for op in reductions]
             while width > 1 and _shared_bytes(sizes, width) > _MOST_SHARED_BYTES:
                 width //= 2
@@ -219,8 +231,8 @@ class ReductionEngine(Engine):
             "vector_elems": width,
             "along": "row" if is_row else "column",
             "threads": _THREADS,
-            "rows": knobs["TILE_ROWS"],
-            "slices": knobs["SPLIT_K_SLC"],
+            "rows": choice.rows,
+            "slices": choice.slices,
         }
 
     # ---- code

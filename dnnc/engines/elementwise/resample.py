@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
@@ -34,7 +34,7 @@ from ...target import Target
 from ..engine import NHWC, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
-from .pointwise import FragmentEngine, iteration
+from .pointwise import FragmentChoice, FragmentEngine, iteration
 
 # Instructions of a thread for each element of a fragment: of the element, of each element of a
 # window that is read for it, and of each that it takes; how many a second run, as a share of the
@@ -50,6 +50,19 @@ _SUPPORTED = "resample, resample_backward, pointwise, transpose, slice, reshape,
 
 def _windows(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> Any:
     return reduce.serial(walk, operation, at, width, _UNROLL)
+
+
+@dataclass(frozen=True)
+class _Choice(FragmentChoice):
+    """One value of each knob; rows, columns: of the pixels that a thread has fragments of."""
+
+    rows: Annotated[int, "TILE_ROWS"] = 1
+    columns: Annotated[int, "TILE_COLS"] = 1
+
+    def sizes(self, rank: int) -> dict[int, int]:
+        """Axis -> places of a patch along it, of the axes where there are several."""
+        sizes = {rank - 2: self.rows, rank - 1: self.columns}
+        return {axis: size for axis, size in sizes.items() if size > 1}
 
 
 @dataclass(frozen=True)
@@ -97,12 +110,13 @@ class ResampleEngine(FragmentEngine):
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        sizes = _sizes(fusion.outputs[0].rank, knobs)
+        choice = _Choice.of(knobs)
+        sizes = choice.sizes(fusion.outputs[0].rank)
         if not sizes:
             return ()
         first, said = fusion.outputs[0], f"patches of {' x '.join(map(str, sizes.values()))}"
         reasons: list[Reason] = []
-        if knobs["ARRAY_SIZE_PER_THREAD"] > 1:
+        if choice.fragments > 1:
             reasons.append(knob_reason(f"{said}, several fragments of each", "one or the other"))
         if any(t.type.kind == "b" for t in fusion.outputs):
             reasons.append(knob_reason(f"{said} of booleans", "TILE_ROWS=1, TILE_COLS=1"))
@@ -113,40 +127,39 @@ class ResampleEngine(FragmentEngine):
         return tuple(reasons)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        plain = {"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": 1, "TILE_ROWS": 1, "TILE_COLS": 1}
-        found = [plain, plain | {"ARRAY_SIZE_PER_THREAD": 2}]
+        found = [_Choice(16).knobs, _Choice(16, 2).knobs]
         rows, columns = _shared_places(fusion)
         for sizes in ((rows, columns), (rows, 1), (rows, min(4, 2 * columns))):
-            knobs = plain | dict(zip(("TILE_ROWS", "TILE_COLS"), sizes, strict=True))
+            knobs = _Choice(16, 1, *sizes).knobs
             if knobs not in found and not self.legal(knobs, fusion, target):
                 found.append(knobs)
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         memory = memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
-        sizes = (knobs["TILE_ROWS"], knobs["TILE_COLS"])
+        choice = _Choice.of(knobs)
         ours = [op for op in fusion.ops if isinstance(op, Resampling)]
-        work = sum(_instructions(op, sizes) for op in ours)
+        work = sum(_instructions(op, (choice.rows, choice.columns)) for op in ours)
         busy = work / (target.f32_tflops * 1e12 * _INSTRUCTION_SHARE)
         if busy > memory.seconds:
             return Prediction(busy, "elements of windows")
         return memory
 
     def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
-        places = math.prod(_sizes(fusion.outputs[0].rank, knobs).values())
+        places = math.prod(_Choice.of(knobs).sizes(fusion.outputs[0].rank).values())
         return -(-super()._blocks(fusion, knobs) // places)
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         """As for pointwise work, in fragments that lie in one row of the innermost axis."""
-        tile = super().tile(region, knobs, target)
-        groups, width = iteration(region, knobs["LOAD_SIZE"])
+        tile, choice = super().tile(region, knobs, target), _Choice.of(knobs)
+        groups, width = iteration(region, choice.load_bytes)
         tensors = [tensor for _, tensor in region.outputs]
         if groups and all(tensor.type.kind != "b" for tensor in tensors):
             widest = max(tensor.type.bits for tensor in tensors)
-            width = min(width, max(1, knobs["LOAD_SIZE"] * 8 // widest))
+            width = min(width, max(1, choice.load_bytes * 8 // widest))
             row = tensors[0].shape[groups[-1][-1]].known_divisor()
             tile["vector_elems"] = math.gcd(width, row)
-        sizes = _sizes(tensors[0].rank, knobs)
+        sizes = choice.sizes(tensors[0].rank)
         if sizes and groups:
             tile["loops"] = _apart(groups, list(sizes))
             tile["patch"] = [[axis, size] for axis, size in sizes.items()]
@@ -163,12 +176,6 @@ class ResampleEngine(FragmentEngine):
         with kernel.body():
             _emit_patches(kernel, region, patches)
         output.launch(kernel, (ceildiv(patches.loops.fragments, tile["threads"]), 1, 1))
-
-
-def _sizes(rank: int, knobs: Knobs) -> dict[int, int]:
-    """Axis -> places of a patch along it, of the axes where there are several."""
-    sizes = {rank - 2: knobs["TILE_ROWS"], rank - 1: knobs["TILE_COLS"]}
-    return {axis: size for axis, size in sizes.items() if size > 1}
 
 
 def _apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> list[list[int]]:

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen.kernel import MOST_COUNT
@@ -38,6 +38,7 @@ from ...expr import Expr, ceildiv, product, typical
 from ...mlir import ir
 from ...target import STATIC_SMEM_BYTES, WARP_THREADS, Target
 from ..engine import Knob, Knobs, Prediction, Reason
+from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
 from .pointwise import PointwiseEngine
@@ -69,6 +70,23 @@ _LONG_WORK = 8  # operations
 _THREADS_OF_BYTES = 768
 _LIGHT_WORK = 32  # scalar operations
 _LIGHT_MATH = ("math.absf", "math.absi", "math.roundeven")
+
+
+@dataclass(frozen=True)
+class _Choice(KnobValues):
+    """One value of each knob.
+
+    slow, fast: elements of a block's tile along the turned inputs and along the outputs.
+    accesses: of 16 bytes to the widest tensor that a thread makes.
+    """
+
+    slow: Annotated[int, "TILE_M"]
+    fast: Annotated[int, "TILE_N"]
+    accesses: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.slow, self.fast
 
 
 @dataclass(frozen=True)
@@ -104,13 +122,14 @@ class TransposeEngine(PointwiseEngine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sweep = Sweep.of_fusion(fusion)
-        reasons = _side_reasons(sweep, _sides_of(knobs))
-        threads, least = _threads(sweep, knobs), _least_threads(knobs)
+        choice = _Choice.of(knobs)
+        reasons = _side_reasons(sweep, choice.sides)
+        threads, least = _threads(sweep, choice), _least_threads(choice)
         if not least <= threads <= _MOST_THREADS:
             wanted = f"{least} to {_MOST_THREADS} threads"
             return (*reasons, knob_reason(f"a tile of {threads} threads", wanted))
-        tiles = _tiles_of_a_block(sweep, knobs, target)
-        needed = _smem_bytes(sweep, knobs["TILE_M"] * knobs["TILE_N"] * tiles)
+        tiles = _tiles_of_a_block(sweep, choice, target)
+        needed = _smem_bytes(sweep, math.prod(choice.sides) * tiles)
         return (*reasons, *_smem_reasons(needed))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -126,7 +145,7 @@ class TransposeEngine(PointwiseEngine):
         other = 2 * array if 2 * array <= most else array // 2
         wanted = tuple(min(64, side) if is_long else side for side in _line_sides(sweep))
         found = [
-            {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": n}
+            _Choice(*tile, n).knobs
             for n in (array, other)
             for tile in (*_short_tiles(sweep, wanted), *_square_tiles(wanted))
         ]
@@ -134,14 +153,14 @@ class TransposeEngine(PointwiseEngine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         """The bytes, at a share of the memory's rate; tiles past the edges cost as much."""
-        sweep = Sweep.of_fusion(fusion)
-        sides = _sides_of(knobs)
+        sweep, choice = Sweep.of_fusion(fusion), _Choice.of(knobs)
+        sides = choice.sides
         padded = 1.0
         for group, side in zip(_groups(sweep), sides, strict=True):
             extent = typical(sweep.extent(group))
             padded *= -(-extent // side) * side / max(1, extent)
         elements = typical(fusion.outputs[0].elements()) * padded
-        of_block = math.prod(sides) * _tiles_of_a_block(sweep, knobs, target)
+        of_block = math.prod(sides) * _tiles_of_a_block(sweep, choice, target)
         memory = memory_seconds(fusion, target, blocks=int(elements) // of_block)
         ends = zip(sides, _sizes(sweep), _are_in_a_row(sweep, sides), strict=True)
         lines = min(
@@ -160,9 +179,10 @@ class TransposeEngine(PointwiseEngine):
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         sweep = Sweep.of_region(region)
-        sides = _sides_of(knobs)
-        threads = min(_MOST_THREADS, max(_least_threads(knobs), _threads(sweep, knobs)))
-        tiles = _tiles_of_a_block(sweep, knobs, target)
+        choice = _Choice.of(knobs)
+        sides = choice.sides
+        threads = min(_MOST_THREADS, max(_least_threads(choice), _threads(sweep, choice)))
+        tiles = _tiles_of_a_block(sweep, choice, target)
         each = math.prod(sides) // threads
         is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
         arguments = list(region.arguments)
@@ -324,18 +344,18 @@ def _side_reasons(sweep: Sweep, sides: tuple[int, int]) -> list[Reason]:
     return reasons
 
 
-def _least_threads(knobs: Knobs) -> int:
+def _least_threads(choice: _Choice) -> int:
     """The least threads of a tile."""
-    has_short = min(_sides_of(knobs)) < min(_TILE_SIDES)
+    has_short = min(choice.sides) < min(_TILE_SIDES)
     return _LEAST_TILE_THREADS if has_short else WARP_THREADS
 
 
-def _tiles_of_a_block(sweep: Sweep, knobs: Knobs, target: Target) -> int:
+def _tiles_of_a_block(sweep: Sweep, choice: _Choice, target: Target) -> int:
     """Tiles of few threads share a block, as long as there are blocks for all SMs."""
-    threads = max(_least_threads(knobs), _threads(sweep, knobs))
-    if min(_sides_of(knobs)) >= min(_TILE_SIDES) or threads >= _THREADS_OF_TILES:
+    threads = max(_least_threads(choice), _threads(sweep, choice))
+    if min(choice.sides) >= min(_TILE_SIDES) or threads >= _THREADS_OF_TILES:
         return 1
-    pairs = zip(_groups(sweep), _sides_of(knobs), strict=True)
+    pairs = zip(_groups(sweep), choice.sides, strict=True)
     rest = [group for group in sweep.groups if group not in _groups(sweep)]
     count = math.prod(typical(ceildiv(sweep.extent(group), side)) for group, side in pairs)
     count *= math.prod(typical(sweep.extent(group)) for group in rest)
@@ -346,18 +366,14 @@ def _tiles_of_a_block(sweep: Sweep, knobs: Knobs, target: Target) -> int:
     return tiles
 
 
-def _sides_of(knobs: Knobs) -> tuple[int, int]:
-    return knobs["TILE_M"], knobs["TILE_N"]
-
-
 def _groups(sweep: Sweep) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The slow and the fast one."""
     return sweep.slow_group, sweep.groups[-1]
 
 
-def _threads(sweep: Sweep, knobs: Knobs) -> int:
-    accesses = MAX_ACCESS_BYTES * knobs["ARRAY_SIZE_PER_THREAD"]
-    return knobs["TILE_M"] * knobs["TILE_N"] * max(_whole_sizes(sweep)) // accesses
+def _threads(sweep: Sweep, choice: _Choice) -> int:
+    accesses = MAX_ACCESS_BYTES * choice.accesses
+    return math.prod(choice.sides) * max(_whole_sizes(sweep)) // accesses
 
 
 def _block_of(sweep: Sweep, read: Read, each: int, columns: int) -> tuple[int, int, int]:

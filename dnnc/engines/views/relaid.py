@@ -30,7 +30,7 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
 from ...mlir import ir
 from ...target import Target
-from ..elementwise.pointwise import POINTWISE
+from ..elementwise.pointwise import POINTWISE, FragmentChoice
 from ..elementwise.transpose import TRANSPOSE
 from ..engine import Engine, Knobs, Reason
 
@@ -137,7 +137,7 @@ class Computing:
 
     @property
     def _knobs(self) -> Knobs:
-        return {"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": 4 if len(self.inputs) <= _FEW else 2}
+        return FragmentChoice(16, 4 if len(self.inputs) <= _FEW else 2).knobs
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:
         """Why no engine makes it."""
