@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields
 from functools import cache
-from types import NoneType
-from typing import Any, Self, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from .engine import Knobs
 
@@ -32,13 +31,12 @@ class KnobValues:
     def knobs(self) -> dict[str, int]:
         """The choice that `of` takes."""
         found: dict[str, int] = {}
-        for name, (_, knob) in _knobs_of_fields(type(self)).items():
-            value = getattr(self, name)
+        for field, (_, knob, bit) in _knobs_of(type(self)).items():
+            value = getattr(self, field)
             if isinstance(value, KnobValues):
                 found |= value.knobs
             elif value is not None:
-                label, bit = (*knob, 1)[:2]
-                found[label] = found.get(label, 0) | int(value) * bit
+                found[knob] = found.get(knob, 0) | int(value) * bit
         return found
 
     def unlike(self, others: Knobs) -> Iterator[tuple[str, int]]:
@@ -47,28 +45,44 @@ class KnobValues:
         return ((name, own[name]) for name, value in others.items() if own[name] != value)
 
 
+class _Knob(NamedTuple):
+    """The knob of a field.
+
+    kind: the field's type.  name: "" of a field that has several knobs.  bit: of the knob's value;
+    of numbers 1.
+    """
+
+    kind: type
+    name: str
+    bit: int
+
+
 @cache
-def _knobs_of_fields(cls: type[KnobValues]) -> dict[str, tuple[type, tuple[Any, ...]]]:
-    """Each field's type, and its knob with the bit where it is one; without either: several."""
-    found: dict[str, tuple[type, tuple[Any, ...]]] = {}
-    for name, hint in get_type_hints(cls, include_extras=True).items():
-        given, knob = (hint.__origin__, hint.__metadata__) if get_args(hint) else (hint, ())
-        types = [kind for kind in (get_args(given) or (given,)) if kind is not NoneType]
-        found[name] = (types[0], knob)
+def _knobs_of(cls: type[KnobValues]) -> dict[str, _Knob]:
+    """The knob of each field."""
+    found: dict[str, _Knob] = {}
+    for field, hint in get_type_hints(cls, include_extras=True).items():
+        if get_origin(hint) is not Annotated:
+            found[field] = _Knob(hint, "", 1)
+            continue
+        given, name, *bit = get_args(hint)
+        kind = next(iter(get_args(given)), given)  # that of `kind | None`
+        found[field] = _Knob(kind, name, *(bit or [1]))
     return found
 
 
 @cache
 def _readers(cls: type[Any]) -> tuple[Callable[[Knobs], Any], ...]:
     """A function for each field, which reads it from a choice."""
-    found = _knobs_of_fields(cls)
-    return tuple(_reader(field, *found[field.name]) for field in fields(cls))
+    found = _knobs_of(cls)
+    return tuple(_reader(field, found[field.name]) for field in fields(cls))
 
 
-def _reader(field: Field[Any], kind: type, knob: tuple[Any, ...]) -> Callable[[Knobs], Any]:
-    if not knob:
+def _reader(field: Field[Any], knob: _Knob) -> Callable[[Knobs], Any]:
+    kind, name, bit = knob
+    if issubclass(kind, KnobValues):
         return kind.of
-    name, bits = (*knob, -1)[:2]
+    bits = bit if kind is bool else -1
     if field.default is MISSING:
         return lambda knobs: kind(knobs[name] & bits)
     return lambda knobs: kind(knobs[name] & bits) if name in knobs else field.default

@@ -145,7 +145,7 @@ class TransposeEngine(PointwiseEngine):
         other = 2 * array if 2 * array <= most else array // 2
         wanted = tuple(min(64, side) if is_long else side for side in _line_sides(sweep))
         found = [
-            _Choice(*tile, n).knobs
+            _Choice(tile[0], tile[1], n).knobs
             for n in (array, other)
             for tile in (*_short_tiles(sweep, wanted), *_square_tiles(wanted))
         ]
