@@ -68,11 +68,20 @@ def _is_maximum(operation: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class RunningSum:
-    """One thread's [largest element so far, sum of exponentials of distances from it].
+class SoFar:
+    """most: the largest of some elements, a scalar.  total: the sum of exponentials of distances
+    from it, a fragment."""
 
-    The first is a scalar, the second a fragment.  walk: that knows how to compute `operation`,
-    the sum.  combine: of the maximum.  width: elements of a fragment.
+    most: Any
+    total: Any
+
+
+@dataclass(frozen=True)
+class RunningSum:
+    """The way to add up one thread's exponentials of distances from the largest element so far.
+
+    walk: that knows how to compute `operation`, the sum.  combine: of the maximum.  width: elements
+    of a fragment.
     """
 
     walk: Walk
@@ -80,32 +89,36 @@ class RunningSum:
     combine: Combine
     width: int
 
-    def start(self) -> list[Any]:
+    def start(self) -> SoFar:
         zeros = ops.zeros(ops.vector_type(ops.f32_type(), self.width))
-        return [ops.f32(float("-inf")), zeros]
+        return SoFar(ops.f32(float("-inf")), zeros)
 
-    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
-        return self.add_all(state, [value])
+    def add(self, now: SoFar, value: Any) -> SoFar:
+        return self.add_all(now, [value])
 
-    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def add_all(self, now: SoFar, values: Sequence[Any]) -> SoFar:
         """Adds several fragments at once, for the sum that more come to: see `reduce.unrolled`."""
-        most, total = state
-        grown = most
+        grown = now.most
         for value in values:
             grown = self.combine(grown, reduce.lanes(value, self.combine))
         # Distances from -inf are none: exp(-inf - 0) is nothing.
         infinite = arith.CmpFOp(arith.CmpFPredicate.OEQ, grown, ops.f32(float("-inf"))).result
         base = arith.SelectOp(infinite, ops.f32(0.0), grown).result
-        total = arith.MulFOp(total, ops.splat(self._exp(most, base), self.width)).result
+        scale = ops.splat(self._exp(now.most, base), self.width)
+        total = arith.MulFOp(now.total, scale).result
         own = self._exp(values[0], base)
         for value in values[1:]:
             own = arith.AddFOp(own, self._exp(value, base)).result
-        return [grown, arith.AddFOp(total, own).result]
+        return SoFar(grown, arith.AddFOp(total, own).result)
 
-    def part(self, state: Sequence[Any], most: Any) -> Any:
+    def total(self, found: SoFar) -> Any:
+        """The total of the reduction that the state is of."""
+        return found.most
+
+    def part(self, found: SoFar, most: Any) -> Any:
         """The sum of distances from the maximum of all threads."""
-        own, total = state
-        return arith.MulFOp(total, ops.splat(self._exp(own, most), self.width)).result
+        scale = ops.splat(self._exp(found.most, most), self.width)
+        return arith.MulFOp(found.total, scale).result
 
     def _exp(self, value: Any, base: Any) -> Any:
         width = ops.width_of(value)

@@ -16,7 +16,7 @@ computing the sample variance", 1983.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dialect import structure
@@ -119,8 +119,16 @@ def _number(region: Region, value: Any) -> Expr | None:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Sums of distances from one number, and of their squares: fragments of f32."""
+
+    distances: Any
+    squares: Any
+
+
+@dataclass(frozen=True)
 class Shifted:
-    """Sums over some elements, of distances from one of them: fragments of f32.
+    """The way to add up distances of some elements from one of them.
 
     shift: one of the first elements.  The sums start at 0.  is_fused: squares are added with one
     rounding.
@@ -129,22 +137,24 @@ class Shifted:
     shift: Any
     is_fused: bool = False
 
-    def start(self) -> list[Any]:
-        return [ops.zeros(self.shift.type)] * 2
+    def start(self) -> Sums:
+        zeros = ops.zeros(self.shift.type)
+        return Sums(zeros, zeros)
 
-    def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
+    def add(self, sums: Sums, value: Any) -> Sums:
         off = arith.SubFOp(value, self.shift).result
         if self.is_fused:
-            return [arith.AddFOp(sums[0], off).result, mlir_math.FmaOp(off, off, sums[1]).result]
+            added = arith.AddFOp(sums.distances, off).result
+            return Sums(added, mlir_math.FmaOp(off, off, sums.squares).result)
         square = arith.MulFOp(off, off).result
-        return [arith.AddFOp(sums[0], off).result, arith.AddFOp(sums[1], square).result]
+        added = arith.AddFOp(sums.distances, off).result
+        return Sums(added, arith.AddFOp(sums.squares, square).result)
 
-    def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
+    def part(self, sums: Sums, count: Any) -> list[Any]:
         """[count, place, rest, squared distances from place + rest]; count: of elements, i32."""
-        off, squares = sums
-        number = to_f32(count)
+        off, number = sums.distances, to_f32(count)
         average = arith.MulFOp(off, ops.splat(inverse(number), ops.width_of(off))).result
-        about_mean = arith.SubFOp(squares, arith.MulFOp(off, average).result).result
+        about_mean = arith.SubFOp(sums.squares, arith.MulFOp(off, average).result).result
         none = ops.zeros(off.type)
         is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result
         # Rounding may leave less than nothing; NaN stays.
@@ -153,37 +163,72 @@ class Shifted:
         return [number, *(arith.SelectOp(is_some, value, none).result for value in found)]
 
 
-class Compensated(Shifted):
-    """Shifted sums of many elements, which keep what rounding takes off the sum of squares.
+@dataclass(frozen=True)
+class SumsOfMany:
+    """Sums of many elements.
 
-    Elements of f32 far from 0 lie on a lattice.  Rounding moves their squares in one direction
-    when they come to a large sum: a thousand squares lost 30 units in the last place.  State: the
-    sums of distances and of squares, and what was lost.  Source: Kahan, "Further remarks on
-    reducing truncation errors", 1965.
+    total: of the elements.  shifted: of distances.  lost: what rounding took off their squares.
     """
 
-    def start(self) -> list[Any]:
-        return [*super().start(), ops.zeros(self.shift.type)]
+    total: Any
+    shifted: Sums
+    lost: Any
 
-    def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
-        return [*super().add(sums[:2], value), sums[2]]
 
-    def add_all(self, sums: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+@dataclass(frozen=True)
+class SumWithMoments:
+    """The way to add up many elements, and distances from one of them: they keep what rounding
+    takes off the sum of squares.
+
+    Elements of f32 far from 0 lie on a lattice.  Rounding moves their squares in one direction
+    when they come to a large sum: a thousand squares lost 30 units in the last place.
+    operation: the sum of elements.  is_row: whether the lanes of fragments are of one row.
+    Source: Kahan, "Further remarks on reducing truncation errors", 1965.
+    """
+
+    operation: Any
+    shifted: Shifted
+    is_row: bool
+
+    def start(self) -> SumsOfMany:
+        width = ops.width_of(self.shifted.shift)
+        total = reduce.start(self.operation, width, is_row=self.is_row)
+        sums = self.shifted.start()
+        return SumsOfMany(total, sums, ops.zeros(self.shifted.shift.type))
+
+    def add(self, sums: SumsOfMany, value: Any) -> SumsOfMany:
+        total = self._added(sums.total, value)
+        return SumsOfMany(total, self.shifted.add(sums.shifted, value), sums.lost)
+
+    def add_all(self, sums: SumsOfMany, values: Sequence[Any]) -> SumsOfMany:
         """Adds values to each other first, then to the sums of more: see `reduce.unrolled`."""
-        own = super().start()
+        total, own = sums.total, self.shifted.start()
         for value in values:
-            own = super().add(own, value)
-        total, squares = (arith.AddFOp(a, b).result for a, b in zip(sums[:2], own, strict=True))
-        added = arith.SubFOp(squares, sums[1]).result
-        lost = arith.AddFOp(sums[2], arith.SubFOp(own[1], added).result).result
-        return [total, squares, lost]
+            total = self._added(total, value)
+        for value in values:
+            own = self.shifted.add(own, value)
+        old = sums.shifted
+        off = arith.AddFOp(old.distances, own.distances).result
+        squares = arith.AddFOp(old.squares, own.squares).result
+        added = arith.SubFOp(squares, old.squares).result
+        missed = arith.SubFOp(own.squares, added).result
+        return SumsOfMany(total, Sums(off, squares), arith.AddFOp(sums.lost, missed).result)
 
-    def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
-        off, squares, lost = sums
+    def total(self, sums: SumsOfMany) -> Any:
+        return sums.total
+
+    def part(self, sums: SumsOfMany, count: Any) -> list[Any]:
+        """As of `Shifted`."""
+        lost = sums.lost
         # An infinite sum has lost no number.
         is_number = arith.CmpFOp(arith.CmpFPredicate.ORD, lost, lost).result
         lost = arith.SelectOp(is_number, lost, ops.zeros(lost.type)).result
-        return super().part([off, arith.AddFOp(squares, lost).result], count)
+        squares = arith.AddFOp(sums.shifted.squares, lost).result
+        return self.shifted.part(replace(sums.shifted, squares=squares), count)
+
+    def _added(self, total: Any, value: Any) -> Any:
+        some = reduce.taken(self.operation, value, is_row=self.is_row)
+        return arith.AddFOp(total, some).result
 
 
 @dataclass(frozen=True)
@@ -206,8 +251,8 @@ class Distances:
         words = [ops.or_(*pair) for pair in zip(even, odd, strict=False)]
         return Distances(words or even, ops.width_of(start))
 
-    def start(self) -> list[Any]:
-        return [ops.zeros(ops.vector_type(ops.f32_type(), self.width))]
+    def start(self) -> Any:
+        return ops.zeros(ops.vector_type(ops.f32_type(), self.width))
 
     def place(self) -> Any:
         """The place that distances are from."""
@@ -219,14 +264,14 @@ class Distances:
         whole = ops.from_elements(found[: self.width])
         return llvm.BitcastOp(ops.vector_type(ops.f32_type(), self.width), whole).result
 
-    def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
+    def add(self, total: Any, value: Any) -> Any:
         off = arith.SubFOp(value, self.place()).result
-        return [arith.AddFOp(sums[0], off).result]
+        return arith.AddFOp(total, off).result
 
-    def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
+    def part(self, total: Any, count: Any) -> list[Any]:
         """[count, place, rest]; count: of elements, i32."""
         number = to_f32(count)
-        return [number, self.place(), times(sums[0], inverse(number))]
+        return [number, self.place(), times(total, inverse(number))]
 
 
 def _i32(width: int) -> Any:
@@ -240,35 +285,6 @@ def part_of_total(total: Any, count: Any) -> list[Any]:
     place = as_floats(mean, f32)
     apart = arith.SubFOp(mean, as_floats(place, ops.element_of(total.type))).result
     return [number, place, as_floats(apart, f32)]
-
-
-@dataclass(frozen=True)
-class SumWithMoments:
-    """[total of elements, and what `shifted` adds up].
-
-    operation: the sum of elements.  is_row: whether the lanes of fragments are of one row.
-    """
-
-    operation: Any
-    shifted: Compensated
-    is_row: bool
-
-    def start(self) -> list[Any]:
-        width = ops.width_of(self.shifted.shift)
-        return [reduce.start(self.operation, width, is_row=self.is_row), *self.shifted.start()]
-
-    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
-        return [self._added(state[0], value), *self.shifted.add(state[1:], value)]
-
-    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        total = state[0]
-        for value in values:
-            total = self._added(total, value)
-        return [total, *self.shifted.add_all(state[1:], values)]
-
-    def _added(self, total: Any, value: Any) -> Any:
-        some = reduce.taken(self.operation, value, is_row=self.is_row)
-        return arith.AddFOp(total, some).result
 
 
 def start_of(fragments: Sequence[Any], *, is_row: bool) -> Any:

@@ -291,18 +291,17 @@ class _Block:
         combines = [reduce.combiner(self.walk, op) for op in level]
         adding = self._adding(level)
         start = [
-            adding[op].start() if op in adding else [reduce.start(op, self.width, is_row=is_row)]
+            adding[op].start() if op in adding else reduce.start(op, self.width, is_row=is_row)
             for op in level
         ]
 
-        def use(now: list[list[Any]], values: Sequence[Any]) -> list[list[Any]]:
-            found = list[list[Any]]()
+        def use(now: list[Any], values: Sequence[Any]) -> list[Any]:
+            found = list[Any]()
             for op, combine, own, value in zip(level, combines, now, values, strict=True):
                 if op in adding:
                     found.append(adding[op].add(own, value))
                 else:
-                    (total,) = own
-                    found.append([combine(total, reduce.taken(op, value, is_row=is_row))])
+                    found.append(combine(own, reduce.taken(op, value, is_row=is_row)))
             return found
 
         def values(walk: Walk, at: Any) -> list[Any]:
@@ -319,8 +318,7 @@ class _Block:
                 part = adding[op].part(own, self.count)
                 parts.append(moments.folded(part) if is_row else part)
                 continue
-            (total,) = own
-            total = reduce.lanes(total, combine) if is_row else total
+            total = reduce.lanes(own, combine) if is_row else own
             if op in grid.averages:
                 count = self.count * grid.reduced.width
                 parts.append(moments.part_of_total(total, count))

@@ -91,7 +91,7 @@ class SharedGroup(RingGroup):
             if is_inside is not None:
                 x = arith.SelectOp(is_inside, x, shift).result
             sums = shifted.add(sums, x)
-        return [_of_warp(each, _add) for each in sums]
+        return [_of_warp(each, _add) for each in (sums.distances, sums.squares)]
 
     @property
     def _holds_elements(self) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
-from ...codegen.totals.exponentials import RunningSum
-from ...codegen.totals.moments import Compensated, SumWithMoments, start_of
+from ...codegen.totals.exponentials import RunningSum, SoFar
+from ...codegen.totals.moments import Shifted, SumWithMoments, start_of
 from ...codegen.totals.parts import times
 from ...codegen.totals.reduce import Combine
 from ...codegen.walk.fragments import Fragments, Slots
@@ -75,7 +75,7 @@ class StreamedGroup(Group):
             sums = go(values, [state.start() for state in states], use, use_all)
         parts = {op: later[op]() for op in level if op in later}
         for op, state, found in zip(own, states, sums, strict=True):
-            parts[op] = found[0]
+            parts[op] = state.total(found)
             later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
 
@@ -89,21 +89,21 @@ class StreamedGroup(Group):
             return _Plain(op, combine, self.width, is_row)
         walk, at = self.walk.branch(), fragments.at(0)
         first = walk.value(inputs_of(op)[0], at, self.width)
-        return SumWithMoments(op, Compensated(start_of([first], is_row=is_row)), is_row)
+        return SumWithMoments(op, Shifted(start_of([first], is_row=is_row)), is_row)
 
-    def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
+    def _left(self, op: Any, state: Any, found: Any, fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
         if isinstance(state, RunningSum):
             sums = [other for other, of in self.rows.exponentials.items() if of == op]
             return {other: partial(self._scaled, state, found, op) for other in sums}
         if isinstance(state, SumWithMoments):
-            part = state.shifted.part(found[1:], fragments.count)
+            part = state.part(found, fragments.count)
             part = moments.folded(part) if self.rows.is_row else part
             squares = [other for other, of in self.rows.distances.items() if of == op]
             return {other: partial(self._distances, other, part) for other in squares}
         return {}
 
-    def _scaled(self, state: RunningSum, found: Sequence[Any], maximum: Any) -> Any:
+    def _scaled(self, state: RunningSum, found: SoFar, maximum: Any) -> Any:
         return state.part(found, self.leaves[maximum.results[0]].value)
 
     def _distances(self, op: Any, part: Sequence[Any]) -> Any:
@@ -148,24 +148,27 @@ class StreamedGroup(Group):
 
 @dataclass(frozen=True)
 class _Plain:
-    """[the total of each lane]."""
+    """The way to add up one reduction: the total of each lane."""
 
     operation: Any
     combine: Combine
     width: int
     is_row: bool
 
-    def start(self) -> list[Any]:
-        return [reduce.start(self.operation, self.width, is_row=self.is_row)]
+    def start(self) -> Any:
+        return reduce.start(self.operation, self.width, is_row=self.is_row)
 
-    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
-        return [self.combine(state[0], self._taken(value))]
+    def add(self, total: Any, value: Any) -> Any:
+        return self.combine(total, self._taken(value))
 
-    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    def add_all(self, total: Any, values: Sequence[Any]) -> Any:
         own = self._taken(values[0])
         for value in values[1:]:
             own = self.combine(own, self._taken(value))
-        return [self.combine(state[0], own)]
+        return self.combine(total, own)
+
+    def total(self, found: Any) -> Any:
+        return found
 
     def _taken(self, value: Any) -> Any:
         return reduce.taken(self.operation, value, is_row=self.is_row)
