@@ -55,12 +55,6 @@ def is_flag(value: Any) -> bool:
 _NUMPY_FLAGS = (("numpy", "bool"), ("numpy", "bool_"))
 
 
-def verify_flag(value: Any, where: str) -> None:
-    """True or False."""
-    if not is_flag(value):
-        raise error(value, "True or False", where)
-
-
 def is_number(value: Any) -> bool:
     """Whether a value is a real number, of Python or NumPy, and no boolean."""
     return isinstance(value, numbers.Real) and not is_flag(value)

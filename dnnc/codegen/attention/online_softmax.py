@@ -17,6 +17,7 @@ from typing import Any
 from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .. import ops
+from ..state import chosen
 from ..stretch import stretch
 from ..totals.reduce import shuffle_xor
 from ..totals.votes import is_any_above
@@ -42,14 +43,14 @@ class Rows:
     total: Sequence[Any]
     largest: Sequence[Any] = ()
 
-    @property
-    def values(self) -> list[Any]:
-        """As what a loop carries."""
-        return [*self.reference, *self.total]
 
-    @staticmethod
-    def of(values: Sequence[Any]) -> Rows:
-        return Rows(list(values[:2]), list(values[2:4]))
+@dataclass(frozen=True)
+class _Moved:
+    """A thread's two rows about the references of a step.  scale: of what was summed before."""
+
+    reference: Sequence[Any]
+    total: Sequence[Any]
+    scale: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -104,35 +105,31 @@ class OnlineSoftmax:
         """pin(value): has a value computed no later than here; of the sums of the first
         `pinned` eighths of the exponentials."""
         lanes = self._lane_maximum(scores)
-        if self.rescale:
-            # Only a step whose maximum outgrows the reference, a few of each row, goes through the
-            # exchange between lanes and the scaling of sums.
-            grows = self._any_grows(lanes, rows.reference)
-            types = [ops.f32_type()] * (3 * len(HALVES))
-            found = ops.either(
-                grows, types, lambda: self._moved(lanes, rows, is_masked), lambda: _kept(rows)
-            )
-        else:
-            grows, found = None, self._moved(lanes, rows, is_masked)
-        most, totals, scale = found[:2], found[2:4], found[4:]
-        exponentials = self._exponentials(scores, self._base(most, is_masked))
+        # Only a step whose maximum outgrows the reference, a few of each row, goes through the
+        # exchange between lanes and the scaling of sums.
+        grows = self._any_grows(lanes, rows.reference) if self.rescale else None
+        moved = chosen(
+            grows, _Moved(rows.reference, rows.total, rows.total),
+            lambda: self._moved(lanes, rows, is_masked), lambda: _kept(rows),
+        )  # fmt: skip
+        exponentials = self._exponentials(scores, self._base(moved.reference, is_masked))
         first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
-        chains = [_Chains.of(exponentials, half, totals[half], first) for half in HALVES]
+        chains = [_Chains.of(exponentials, half, moved.total[half], first) for half in HALVES]
         if pin is not None and first:
             pin(_add(*(chain.part for chain in chains)))
         largest = (
             [_max(*pair) for pair in zip(rows.largest, lanes, strict=True)] if self.tracks else ()
         )
-        rows = Rows(most, [chain.whole for chain in chains], largest)
-        return Step(exponentials, rows, scale, grows)
+        rows = Rows(moved.reference, [chain.whole for chain in chains], largest)
+        return Step(exponentials, rows, moved.scale, grows)
 
-    def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> list[Any]:
+    def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> _Moved:
         """References moved to the largest scores, with sums scaled to them, and the scales."""
         pairs = zip(lanes, rows.reference, strict=True)
         most = [_over_quad(_max(own, old), _max) for own, old in pairs]
         scale = self.shares(rows.reference, self._base(most, is_masked))
         totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
-        return [*most, *totals, *scale]
+        return _Moved(most, totals, scale)
 
     def fixed(self, scores: Sequence[Any], rows: Rows, scale: Sequence[Any]) -> list[Any]:
         """Exponentials of rows whose maximum is known, times a factor of each row."""
@@ -276,9 +273,9 @@ class _Chains:
         return _Chains(_add(chains[0][0], chains[1][0]), _add(*parts))
 
 
-def _kept(rows: Rows) -> list[Any]:
+def _kept(rows: Rows) -> _Moved:
     """References and sums as they are, and scales of 1."""
-    return [*rows.reference, *rows.total, *(ops.f32(1.0) for _ in HALVES)]
+    return _Moved(rows.reference, rows.total, [ops.f32(1.0) for _ in HALVES])
 
 
 def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:

@@ -126,11 +126,11 @@ class PassEmitter:
             ops.barrier()  # all have left the stages of the head before
         for stage in range(t.stages - 1):
             self._load(head, blocks.first + stage, blocks.end, stage * t.stage_bytes)
-        state = self.ring.first(), now
+        here = self.ring.first()
         for first, end, is_masked in s.runs(self.tile, blocks):
             step = partial(self._step, head, rows, blocks.end, is_masked=is_masked)
-            state = loop(first, end, state=state)(step)
-        return state[1]
+            here, now = loop(first, end, state=(here, now))(step)
+        return now
 
     # ---- rows in memory
 
