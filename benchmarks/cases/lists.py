@@ -21,6 +21,7 @@ from .conv_layers import (
     layers,
     more_layers,
     small_wgrad_layers,
+    wgrad_beside_layers,
     wgrad_layers,
     wgrad_patterns,
 )
@@ -62,6 +63,10 @@ from .part_norm import (
     instancenorm_nhwc_backward,
     rmsnorm_fp8_amax,
 )
+from .parts import listed as listed_parts
+from .parts import parts_of
+from .rope import listed as listed_rope
+from .rope import rope_of
 from .row import KINDS, rows_of
 
 MATMUL_SIZES = (
@@ -239,6 +244,11 @@ def conv_wgrad() -> list[Case]:
     return [add(8192, 16384), *wgrad_layers(), *wgrad_patterns(), *small_wgrad_layers()]
 
 
+def conv_wgrad_beside() -> list[Case]:
+    """Gradients of filters alone, beside sums of dY, and of e4m3, after the streaming kernel."""
+    return [add(8192, 16384), *wgrad_beside_layers()]
+
+
 def conv_patterns() -> list[Case]:
     """Gradients beside a batch norm, two patterns of cuDNN's guide, after the streaming kernel."""
     return [add(8192, 16384), *gradient_patterns()]
@@ -268,6 +278,12 @@ def attention_long_heads() -> list[Case]:
     """Attention with heads of 512 and 576, after the streaming kernel that copy bandwidth is read
     from."""
     return [add(8192, 16384), *long_heads()]
+
+
+def rope() -> list[Case]:
+    """Rotary embeddings ahead of attention, alone, and attention alone, after the streaming
+    kernel."""
+    return [add(8192, 16384), *listed_rope()]
 
 
 def causal_conv1d() -> list[Case]:
@@ -322,6 +338,11 @@ def paged() -> list[Case]:
     return list({case.id: case for case in found}.values())
 
 
+def parts() -> list[Case]:
+    """Queries, keys and values of one product, as rows and by heads, beside three products."""
+    return listed_parts()
+
+
 def layouts() -> list[Case]:
     """Images of bytes between NCHW and vectors of 4 and 32 channels, after the streaming kernel
     that copy bandwidth is read from."""
@@ -346,17 +367,20 @@ SETS = {
     "dgrad": dgrad,
     "dgrad-more": dgrad_more,
     "conv-wgrad": conv_wgrad,
+    "conv-wgrad-beside": conv_wgrad_beside,
     "conv-patterns": conv_patterns,
     "attention": attention,
     "attention-backward": attention_backward,
     "attention-ordered": attention_ordered,
     "attention-fp8-backward": attention_fp8_backward,
     "attention-long-heads": attention_long_heads,
+    "rope": rope,
     "causal-conv1d": causal_conv1d,
     "decode": decode,
     "few-queries": few,
     "packed": packed,
     "paged": paged,
+    "parts": parts,
     "layouts": layouts,
 }
 
@@ -387,6 +411,10 @@ def case_of(id_: str) -> Case:
         return attention_backward_of(id_)
     if id_.startswith("attention/"):
         return attention_of(id_)
+    if id_.startswith("rope"):
+        return rope_of(id_)
+    if id_.startswith("parts/"):
+        return parts_of(id_)
     if id_.startswith("packed/"):
         return packed_of(id_)
     if id_.startswith("paged/"):

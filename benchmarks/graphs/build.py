@@ -15,7 +15,9 @@ from . import fused as fused_graphs
 from . import memory as memory_graphs
 from . import packed as packed_graphs
 from . import paged as paged_graphs
+from . import parts as parts_graphs
 from . import resnet50 as resnet50_graphs
+from . import rope as rope_graphs
 from . import row as row_graphs
 
 _TYPES = {
@@ -89,6 +91,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
     builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
     builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS | attention_graphs.BUILDERS
     builders |= packed_graphs.BUILDERS | paged_graphs.BUILDERS | causal_conv1d_graphs.BUILDERS
+    builders |= parts_graphs.BUILDERS | rope_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made

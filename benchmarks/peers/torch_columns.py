@@ -16,7 +16,9 @@ from ..cases import conv_dgrad as conv_dgrad_cases
 from ..cases import conv_wgrad as conv_wgrad_cases
 from ..cases import kinds
 from ..cases import part_norm as part_norm_cases
+from ..cases import parts as parts_cases
 from ..cases import resnet50 as resnet50_cases
+from ..cases import rope as rope_cases
 from ..cases.case import Buffers, Case
 from ..cases.kinds import torch_type
 from ..cases.matmul import EPILOGUES
@@ -56,6 +58,10 @@ def eager(case: Case) -> Call:
         return lambda s: conv_wgrad_cases.in_torch(p, s)
     if case.kind in (causal_conv1d_cases.KIND, causal_conv1d_cases.BACKWARD):
         return lambda s: causal_conv1d_cases.in_torch(case.kind, s)
+    if case.kind == parts_cases.KIND:
+        return lambda s: parts_cases.in_torch(p, s)
+    if case.kind in (rope_cases.KIND, rope_cases.WITH_ATTENTION):
+        return lambda s: rope_cases.in_torch(p, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
         return lambda s: resnet50_cases.in_torch(p["op"], s)
