@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import log2
+from math import ceil, log2
 from typing import NamedTuple
 
 from ...codegen.hopper import wgmma
@@ -223,7 +223,7 @@ class HopperTile:
         after = self._after_seconds + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
         products = self._product_seconds(steps)
         if self.block.cluster != (1, 1) and not work.groups:
-            products *= self._cluster_share(work)
+            products *= self._cluster_share(work, rounds)
         busy = self._busy_seconds(rounds, products, after)
         if work.phases:
             busy = self._phases_seconds(work, after)
@@ -256,12 +256,14 @@ class HopperTile:
         down = max(-(-work.m // tall) + work.groups // 2, work.groups)
         return -(-down * across // 2) if in_pairs else down * across
 
-    def _cluster_share(self, work: ProductWork) -> float:
+    def _cluster_share(self, work: ProductWork, rounds: int) -> float:
         """The share of the time of products that they take in clusters: with whole tiles past the
         end of a product, or where blocks load the smaller operand together, and that alone."""
         (down, across), (rows, columns) = self.block.cluster, self.block.tile
-        is_past = -(-work.m // rows) % down or -(-work.n // columns) % across
-        found = _PAST_END_SHARE if is_past else 1.0
+        tall, wide = -(-work.m // rows), -(-work.n // columns)
+        past = sum(1 / -(-n // of) for n, of in ((tall, down), (wide, across)) if n % of)
+        # Of the tiles that a cluster takes in turn, as many as that cluster has that has most.
+        found = 1 + (_PAST_END_SHARE - 1) * min(1.0, ceil(past * rounds) / rounds)
         shares_less = (down == 1 and work.m < work.n) or (across == 1 and work.n < work.m)
         return found * _LESS_SHARED if shares_less and self._is_plain else found
 
