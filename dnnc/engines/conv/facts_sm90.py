@@ -149,6 +149,21 @@ def _path(fusion: Fusion, output: Tensor, shape: ConvShape, *, swaps: bool) -> s
     return SCATTERED if shape.spread else "tma"
 
 
+def stores_zeros(fusion: Fusion) -> bool:
+    """Whether the pixels of phases that meet no tap have no tiles: nothing follows the gradient."""
+    op = conv_of(fusion)
+    shape = shape_of(op)
+    if shape.spread is None or not shape.spread.empty or fusion.outputs != (op.made,):
+        return False
+    return pixels_are_staged(op.made, shape, swaps=False)
+
+
+def tiled_shape_of(fusion: Fusion) -> ConvShape:
+    """The convolution of the pixels that have tiles."""
+    shape = shape_of(conv_of(fusion))
+    return shape.met if stores_zeros(fusion) else shape
+
+
 def _is_even(shape: ConvShape, *, swaps: bool) -> bool:
     """See `EpilogueFacts.is_even`."""
     if swaps and shape.spread:  # the image may have one of them alone
@@ -239,7 +254,7 @@ def staged_y_loads(fusion: Fusion) -> list[Tensor]:
 def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
     """The product's sizes, for predictions; beside: see `beside_of`."""
     op = conv_of(fusion)
-    shape = replace(shape_of(op), beside=beside)
+    shape = replace(tiled_shape_of(fusion), beside=beside)
     panel, count = shape.panel(conv_row_of(fusion).element_bytes), shape.groups
     k, phases = shape.depth(panel), tuple[int, ...]()
     if (spread := shape.spread) is not None:
@@ -247,6 +262,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
         phases = tuple(taps * panels or 1 for taps in spread.phase_taps)
         k = round(panel * sum(phases) / len(phases))
         count *= len(phases)
+        phases = phases if len(phases) > 1 else ()
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)

@@ -37,6 +37,7 @@ from .operands_sm90 import FilterOperand, PixelOperand
 from .pattern import GROUP, ConvShape, conv_of_call, pixel_matrix
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
 from .spread import SpreadPlaces
+from .zeros_sm90 import PhaseZeros
 
 
 def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
@@ -45,6 +46,11 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     shape = conv_of_call(region, call)
     if tiling.pixels.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
+    dims, zeros = region.dims_of(call.results[0]), None
+    if tiling.pixels.zeros:
+        whole = PixelSpace(kernel, dims, replace(shape, beside=shape.apart), 1, False)
+        targets = [target for _, target in region.targets(kernel)]
+        zeros, shape = PhaseZeros(kernel, shape, whole, targets), shape.met
     shape = replace(shape, beside=tiling.pixels.beside)
     pixels, channels = shape.pixels, Expr.of(shape.k_group)
     operands = [
@@ -53,7 +59,6 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
             tiling.operands, (tiling.block.rows, tiling.block.columns), strict=True
         )
     ]
-    dims = region.dims_of(call.results[0])
     return Matrices(
         [call],
         operands,
@@ -63,6 +68,7 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         PixelSpace(kernel, dims, shape, tiling.epilogue.pair, tiling.block.swaps),
         rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
         steps_of=_steps_of(shape, tiling),
+        zeros=zeros,
     )
 
 

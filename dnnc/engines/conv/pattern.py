@@ -135,6 +135,11 @@ class ConvShape:
         return math.prod(move.taps for move in self.moves)
 
     @property
+    def met(self) -> ConvShape:
+        """The convolution without the phases of pixels that meet no tap."""
+        return replace(self, spread=self.spread.met) if self.spread else self
+
+    @property
     def batch(self) -> Loops:
         """Over the phases of the pixels, those of most taps first, and the groups of channels."""
         groups = ((GROUP,),) if self.groups > 1 else ()

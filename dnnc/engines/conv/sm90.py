@@ -56,6 +56,7 @@ from .facts_sm90 import (
     conv_work_of,
     multiplied_share,
     side_by_side_of,
+    tiled_shape_of,
     y_loads,
 )
 from .halo_knobs_sm90 import COLUMNS as HALO_COLUMNS
@@ -246,7 +247,7 @@ class ConvSm90Engine(Engine):
             rewrites=computes(fusion),
             filters=work.count * -(-work.n // tile[1]),
             multiplied=multiplied_share(fusion, beside, choice),
-            chunk=chunk_of_phases(shape_of(conv_of(fusion)), choice, target),
+            chunk=chunk_of_phases(tiled_shape_of(fusion), choice, target),
             past=_past_rows(facts, work.n, tile[1]),
         )
         found = hopper_tile(

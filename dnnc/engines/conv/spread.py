@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -170,6 +170,22 @@ class Spread:
         """Taps that each phase meets, in the order of their numbers."""
         taps = ([phase.taps for phase in axis.phases] for axis in self.axes)
         return tuple(map(math.prod, itertools.product(*taps)))
+
+    @property
+    def met(self) -> Spread:
+        """The phases that meet a tap."""
+        axes = (
+            replace(axis, phases=tuple(phase for phase in axis.phases if phase.taps))
+            for axis in self.axes
+        )
+        return Spread(tuple(axes))
+
+    @property
+    def empty(self) -> tuple[tuple[int, ...], ...]:
+        """The phases that meet none, by their numbers along each axis."""
+        numbers = itertools.product(*map(range, self.counts))
+        pairs = zip(numbers, self.phase_taps, strict=True)
+        return tuple(phase for phase, taps in pairs if not taps)
 
     @property
     def batch_axes(self) -> tuple[int, ...]:

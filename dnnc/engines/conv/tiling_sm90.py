@@ -33,6 +33,8 @@ from .facts_sm90 import (
     conv_row_of,
     panel_steps_of,
     staged_y_loads,
+    stores_zeros,
+    tiled_shape_of,
 )
 from .halo import CONSUMERS, Halo, image_moves, stays
 from .pattern import ConvShape, conv_of, shape_of
@@ -45,7 +47,7 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     """The tiling by im2col."""
     beside = beside_of(fusion, choice)
     facts = conv_facts_of(fusion, beside)
-    shape = replace(shape_of(conv_of(fusion)), beside=beside)
+    shape = replace(tiled_shape_of(fusion), beside=beside)
     found = tiling_of(facts, choice.loop)
     return replace(
         found,
@@ -55,14 +57,18 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
             is_turned=choice.loop.swaps,
             gives_up_stores=_writes_most(fusion),
         ),
-        pixels=PixelTiles(beside, panel_steps_of(shape, facts.row.element_bytes, choice)),
+        pixels=PixelTiles(
+            beside,
+            panel_steps_of(shape, facts.row.element_bytes, choice),
+            zeros=stores_zeros(fusion),
+        ),
     )
 
 
 def chunk_of_phases(shape: ConvShape, choice: ConvChoice, target: Target) -> int:
     """Tiles of pixels of every phase that follow each other, so that they find what they read of dY
     in L2: as many as there are SMs for, so that each has as many of every phase."""
-    if shape.spread is None:
+    if shape.spread is None or shape.spread.phases == 1:
         return 0
     clusters = target.sm_count // choice.loop.shared_blocks
     across = -(-shape.k_group // (choice.channels * choice.loop.blocks_n))

@@ -38,5 +38,7 @@ def emit_product(
     clusters = resident_clusters(device_dim("sm_count"), blocks)
     if (beside := emitter.matrices.beside) > 1:
         clusters = maximum(clusters // beside, 1) * beside
-    output.launch(kernel, (minimum(emitter.tiles.most, clusters) * blocks, 1, 1))
+    if not emitter.matrices.zeros:  # those are stored by blocks without tiles, too
+        clusters = minimum(emitter.tiles.most, clusters)
+    output.launch(kernel, (clusters * blocks, 1, 1))
     emitter.epilogue.exits.emit_second(output)

@@ -140,6 +140,14 @@ class RowSums(Protocol):
         ...
 
 
+class Zeros(Protocol):
+    """Warps of the producer that store zeros: see `conv.zeros_sm90`."""
+
+    def run(self, warp: Any) -> None:
+        """By its warps, of all blocks of the grid; warp: of the thread."""
+        ...
+
+
 class Rewriter(Protocol):
     """Warps of the producer that compute operands in shared memory: see `conv.rewriting_sm90`.
 
@@ -215,6 +223,7 @@ class Matrices:
     shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
     steps_of: panels of k of a matrix of the batch, where not all have `steps`.  row_sums: of the
     first operand, which lies in shared memory; None: nobody needs them, or `loop` has them.
+    zeros: of what has no tiles; None: all has.
     """
 
     calls: Sequence[Any]
@@ -228,6 +237,7 @@ class Matrices:
     beside: int = 1
     steps_of: Callable[[Batch], Any] | None = None
     row_sums: RowSums | None = None
+    zeros: Zeros | None = None
 
     @property
     def k_panel(self) -> int:

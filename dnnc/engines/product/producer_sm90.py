@@ -86,6 +86,9 @@ class Producer:
             if self.rewriter:
                 with ops.if_(ops.less(0, self.warp)):
                     self.rewriter.run(self.tiles)
+            if self.matrices.zeros:
+                with ops.if_(ops.less(0, self.warp)):
+                    self.matrices.zeros.run(self.warp)
         else:
             thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
             self.raw_ring = self.rings.raw_of(self.group if t.block.producers > 1 else 0)

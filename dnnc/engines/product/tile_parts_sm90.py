@@ -147,12 +147,14 @@ class PixelTiles:
     beside: groups of channels whose results are the tile's columns, side by side, each the products
     of a part of a panel: see `conv.beside_sm90`.
     steps: the instructions along k of each panel of a pixel, in turn; empty: of all `k_steps`.
+    zeros: whether pixels that meet no tap have no tiles, see `conv.zeros_sm90`.
     """
 
     beside: int = 1
     steps: tuple[int, ...] = ()
     ring: PixelRing = field(default_factory=PixelRing)
     halo: HaloTile | None = None
+    zeros: bool = False
 
 
 def consumers_of(rows: int, columns: int) -> int:
