@@ -253,7 +253,6 @@ def staged_y_loads(fusion: Fusion) -> list[Tensor]:
 @remembered_at_sizes
 def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
     """The product's sizes, for predictions; beside: see `beside_of`."""
-    op = conv_of(fusion)
     shape = replace(tiled_shape_of(fusion), beside=beside)
     panel, count = shape.panel(conv_row_of(fusion).element_bytes), shape.groups
     k, phases = shape.depth(panel), tuple[int, ...]()
