@@ -160,6 +160,22 @@ def test_strides_in_one_launch(name, knobs):
     assert ("st.global.v4.b32" in ptx_of(plan)) == ("without" not in name)
 
 
+@pytest.mark.parametrize("channels", [40, 264])
+def test_pixels_that_meet_no_tap_are_stored_beside_the_products(channels):
+    """A warp stores six pixels at once, or one in two rounds; 9 columns end inside a phase."""
+    g = new_graph()
+    dgrad(g, [2, channels, 5, 9], [16, channels, 1, 1], around(0, 2)).set_output()
+    assert "{0, 0, 0, 0}" in ptx_of(run(g, knobs=SMALL))
+
+
+@pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
+def test_pixels_that_meet_no_tap_have_tiles_where_something_follows(knobs):
+    g = new_graph()
+    dx = dgrad(g, [2, 40, 7, 6], [72, 40, 1, 1], around(0, 2))
+    g.add(dx, g.tensor([1, 40, 1, 1])).set_output()
+    assert "{0, 0, 0, 0}" not in ptx_of(run(g, knobs=knobs))
+
+
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (32, 2)])
 def test_tiles_of_few_channels_have_their_filter_turned_by_a_copy(channels, stride):
     g = new_graph()
