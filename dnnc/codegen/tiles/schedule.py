@@ -20,7 +20,8 @@ class TilePlace:
     first_step, end_step: which panels of k are multiplied.  b_batch: the coordinates of B's
     matrix, where they differ.  end: where a group of rows ends, along the rows of the graph's
     product; None: with the matrix.  is_across: whether the two blocks of a cluster have tiles of
-    the same rows, and not of the same columns; None: as the cluster says.
+    the same rows, and not of the same columns; None: as the cluster says.  next_steps: panels of
+    the block's next tile, which another warpgroup multiplies; None: as many as of this one.
     """
 
     row: Any
@@ -31,6 +32,7 @@ class TilePlace:
     b_batch: Mapping[int, Coordinate] | None = None
     end: Any = None
     is_across: Any = None
+    next_steps: Any = None
 
     @property
     def steps(self) -> Any:

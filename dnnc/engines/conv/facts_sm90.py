@@ -102,7 +102,6 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         ),
         most_sums=_most_sums(fusion),
         row_bytes=shape.panel_bytes(row.element_bytes),
-        has_phases=shape.spread is not None,
     )
 
 

@@ -134,7 +134,7 @@ class ProductFacts:
     row: the instruction.  products: matmuls with one epilogue.  promotes: see `promotes`.
     splits: of k at most, so that each part has a panel.  epilogue: by SWAP_AB.
     most_sums: that two rows of a thread may have: twice the registers.
-    row_bytes: of k of a stage.  has_phases: whether tiles differ in their steps.
+    row_bytes: of k of a stage.
     """
 
     row: wgmma.Instruction
@@ -147,7 +147,6 @@ class ProductFacts:
     rows: RowFacts = RowFacts()
     most_sums: int = MOST_SUMS
     row_bytes: int = wgmma.ROW_BYTES
-    has_phases: bool = False
 
     @property
     def panel_k(self) -> int:

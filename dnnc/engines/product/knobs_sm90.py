@@ -202,8 +202,6 @@ def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         what = "grouped rows"
     elif facts.operands.rewrites:
         what = "an X that is computed"
-    elif facts.has_phases:
-        what = "phases of a gradient with a stride"
     elif choice.splits > 1:
         what = "split k"
     elif facts.rows.width > choice.sides[1]:

@@ -292,19 +292,26 @@ class HopperTile:
     def _busy_seconds(self, rounds: int, products: float, after: float) -> float:
         """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
         and of what follows them."""
+        found = rounds * self._tile_seconds(products, after)
+        return found + (after if self.block.takes_turns else 0.0)
+
+    def _tile_seconds(self, products: float, after: float) -> float:
+        """Seconds from a tile to a block's next one."""
         if not self.block.takes_turns:
-            return rounds * (products + after)
+            return products + after
         products += _TURN_SECONDS if self.block.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
-        return rounds * max(products, (products + after) / 2) + after
+        return max(products, (products + after) / 2)
 
     def _phases_seconds(self, work: ProductWork, after: float) -> float:
         """Seconds of the cluster that has most to do, of tiles with as many stages as their phase
         has."""
         across, down = -(-work.n // self._wide), -(-work.m // self._tall)
-        each = [self._product_seconds(steps) + after for steps in work.phases]
+        products = [self._product_seconds(steps) for steps in work.phases]
+        each = [self._tile_seconds(seconds, after) for seconds in products]
         each *= work.count // len(work.phases)
-        return seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
+        found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
+        return found + (after if self.block.takes_turns else 0.0)
 
     def _product_seconds(self, steps: float) -> float:
         """Seconds of a tile's stages, of which as many as there are come together, and wait once.

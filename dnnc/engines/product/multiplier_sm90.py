@@ -130,7 +130,7 @@ class Multiplier:
         if not self.tiling.block.takes_turns:
             return Places(Cursor())
         t = self.tiling
-        steps = self.tiles.end_step - self.tiles.first_step + t.shared.load_steps
+        steps = self.tiles.first_steps() + t.shared.load_steps
         return Places(Cursor.at(self.own * steps, t.stages), self.turns.first(self.own))
 
     def following(self, places: Places, place: TilePlace) -> Places:
@@ -139,7 +139,8 @@ class Multiplier:
         if not t.block.takes_turns:
             return places
         assert places.stages is not None
-        others = (place.steps + t.shared.load_steps) * (t.block.consumers - 1)
+        steps = place.steps if place.next_steps is None else place.next_steps
+        others = (steps + t.shared.load_steps) * (t.block.consumers - 1)
         return replace(places, stages=later(places.stages, others, t.stages), turn=places.turn ^ 1)
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:

@@ -75,7 +75,22 @@ class Tiles:
             count = count * self.tiling.block.consumers
 
         numbers = TileNumbers(number, self.count(), count)
-        numbers.each(state, lambda number, now: body(self._at(number), now))
+        is_turn = own is not None
+
+        def tile(number: Any, now: Any) -> Any:
+            place = self._at(number)
+            if is_turn and self.steps_of:
+                next_steps = self._at(number + self.cluster.count()).steps
+                place = replace(place, next_steps=next_steps)
+            return body(place, now)
+
+        numbers.each(state, tile)
+
+    def first_steps(self) -> Any:
+        """The k panels of this block's first tile."""
+        if self.steps_of is None:
+            return self.end_step - self.first_step
+        return self._at(self.cluster.number()).steps
 
     def _at(self, number: Any) -> TilePlace:
         """The place of a tile by its number."""

@@ -8,6 +8,7 @@ from dnnc.target import of
 from tests.support import multiprocessors
 
 from .convs import H, N, around, convolved, image, ptx_of
+from .test_dgrad_sm90 import dgrad
 from .test_halo_sm90 import fusion_of
 from .test_sm90 import SMALL, layer, new_graph, run
 
@@ -43,6 +44,13 @@ def test_filters_strides_and_groups():
     g = new_graph(dtypes.bf16)
     convolved(g, [2, 48, 13, 11], [80, 24, 3, 3], **around(1, stride=2)).set_output()
     run(g, knobs=TURNS)
+
+
+def test_tiles_of_phases_have_as_many_steps_as_their_taps():
+    """A warpgroup lets the steps of the other's tile go by, which are not those of its own."""
+    g = new_graph()
+    dgrad(g, [2, 72, 8, 9], [72, 72, 3, 3], around(0, 2)).set_output()
+    run(g, knobs={**TURNS, "STAGES": 3})
 
 
 def test_groups_side_by_side():
