@@ -2,6 +2,8 @@
 """TileNumbers: the tiles that a block goes through, one after the other, by their numbers.
 
     static    first, first + step, ...
+    snake     first, 2 * step - 1 - first, 2 * step + first, ...: who has the longest tile of a round
+              has the shortest of the next one, where tiles become shorter
     dynamic   its first, then the next number that no block has, once it is free: `TileRing`
 
 Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
@@ -42,10 +44,20 @@ class _Searched:
 
 
 @dataclass(frozen=True)
+class _Turning:
+    """step: to the next tile."""
+
+    number: Any
+    step: Any
+    own: Any
+
+
+@dataclass(frozen=True)
 class TileNumbers:
     """first: the block's first tile.  end: of all.  step: to its next one, where there is no ring.
 
     takes: whether this thread takes numbers for the ring; others read them, as whole warps.
+    is_snake: see the file's docstring.
     """
 
     first: Any
@@ -53,10 +65,13 @@ class TileNumbers:
     step: Any
     ring: TileRing | None = None
     takes: bool = False
+    is_snake: bool = False
 
     def each(self, state: Any, body: Body) -> Any:
         """Runs body(number, record), which gives the next record, and gives the last one; state:
         the first one."""
+        if self.is_snake:
+            return self._each_turning(state, body)
         if self.ring is None:
             return loop(self.first, self.end, self.step, state=state)(body)
         return self._each_taken(self.ring, state, body)
@@ -72,6 +87,17 @@ class TileNumbers:
             return _Searched(near, body(tile, now.own))
 
         return self.each(_Searched(0, state), one).own
+
+    def _each_turning(self, state: Any, body: Body) -> Any:
+        rounds = self.step * 2  # of two rounds
+        start = _Turning(self.first, rounds - 1 - self.first * 2, state)
+
+        @repeat(lambda now: now.number < self.end, state=start)
+        def end(now: _Turning) -> _Turning:
+            own = body(now.number, now.own)
+            return _Turning(now.number + now.step, rounds - now.step, own)
+
+        return end.own
 
     def _each_taken(self, ring: TileRing, state: Any, body: Body) -> Any:
         @repeat(lambda now: now.number < self.end, state=_Taken(self.first, Cursor(), state))

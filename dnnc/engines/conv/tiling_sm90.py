@@ -49,9 +49,10 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     facts = conv_facts_of(fusion, beside)
     shape = replace(tiled_shape_of(fusion), beside=beside)
     found = tiling_of(facts, choice.loop)
+    chunk = chunk_of_phases(shape, choice, target)
     return replace(
         found,
-        grid=replace(found.grid, chunk=chunk_of_phases(shape, choice, target)),
+        grid=replace(found.grid, chunk=chunk, is_snake=chunk > 0 and not choice.loop.takes_turns),
         epilogue=replace(
             found.epilogue,
             is_turned=choice.loop.swaps,

@@ -310,7 +310,10 @@ class HopperTile:
         products = [self._product_seconds(steps) for steps in work.phases]
         each = [self._tile_seconds(seconds, after) for seconds in products]
         each *= work.count // len(work.phases)
-        found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
+        is_snake = not self.block.takes_turns
+        found = seconds_of_chunks(
+            each, down, across, self.pixels.chunk, self._residents, is_snake=is_snake
+        )
         return found + (after if self.block.takes_turns else 0.0)
 
     def _product_seconds(self, steps: float) -> float:
@@ -423,22 +426,22 @@ class HopperTile:
 
 
 def seconds_of_chunks(
-    each: Sequence[float], down: int, across: int, chunk: int, clusters: int
+    each: Sequence[float], down: int, across: int, chunk: int, clusters: int, *, is_snake: bool
 ) -> float:
     """Seconds of the cluster that has most to do, of tiles that clusters take by turns; each: of a
-    tile of each phase.  down, across: tiles of a phase.  chunk: see `PixelLoads`.
+    tile of each phase.  down, across: tiles of a phase.  chunk: see `PixelLoads`.  is_snake: every
+    second round of turns is backwards.
 
     Whole chunks have as many tiles of every phase for each cluster; the last one has not.
     """
     whole, rest = divmod(down, chunk)
-    tiles = rest * across
-
-    def of_cluster(number: int) -> float:
-        taken = [max(0, -(-(end * tiles - number) // clusters)) for end in range(len(each) + 1)]
-        return sum(s * (b - a) for s, a, b in zip(each, taken, taken[1:], strict=False))
-
-    # Where a phase begins, clusters begin to have one of its tiles more.
-    longest = max(of_cluster(phase * tiles % clusters) for phase in range(len(each)))
+    tiles = [seconds for seconds in each for _ in range(rest * across)]
+    step = 2 * clusters
+    longest = max(
+        sum(tiles[number::step])
+        + sum(tiles[step - 1 - number if is_snake else clusters + number :: step])
+        for number in range(clusters)
+    )
     return whole * chunk * across * sum(each) / clusters + longest
 
 

@@ -2,6 +2,7 @@
 """Which tiles of the product a block of matmul_sm90 works on, one after the other.
 
     static    tiles number, number + blocks, ...                          (number: of the cluster)
+    snake     the same, every second round backwards, of tiles that become shorter
     grouped   the same, of tiles whose number and places are in a table of groups
 
 Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
@@ -74,7 +75,7 @@ class Tiles:
             number = number + own * count
             count = count * self.tiling.block.consumers
 
-        numbers = TileNumbers(number, self.count(), count)
+        numbers = TileNumbers(number, self.count(), count, is_snake=self.tiling.grid.is_snake)
         is_turn = own is not None
 
         def tile(number: Any, now: Any) -> Any:

@@ -69,7 +69,7 @@ class TileGrid:
     cluster: rows and columns of blocks.  splits: blocks of a cluster that share a tile's k.
     groups: of rows, at most; 0: the rows are not grouped.  group_rows: rows of tiles that come
     before others.  chunk: tiles along A's rows, of every matrix of the batch, that come before
-    others; 0: all.
+    others; 0: all.  is_snake: see `codegen.tiles.numbers`.
     """
 
     cluster: tuple[int, int] = (1, 1)
@@ -77,6 +77,7 @@ class TileGrid:
     groups: int = 0
     group_rows: int = 1
     chunk: int = 0
+    is_snake: bool = False
 
 
 @dataclass(frozen=True)
