@@ -2,8 +2,8 @@
 """TileNumbers: the tiles that a block goes through, one after the other, by their numbers.
 
     static    first, first + step, ...
-    snake     first, 2 * step - 1 - first, 2 * step + first, ...: who has the longest tile of a round
-              has the shortest of the next one, where tiles become shorter
+    snake     first, 2 * step - 1 - first, 2 * step + first, ...: where tiles become shorter, who
+              has the longest one of a round has the shortest one of the next
     dynamic   its first, then the next number that no block has, once it is free: `TileRing`
 
 Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
