@@ -3,6 +3,8 @@
 P = Q @ g3(K)     g3: nothing, or a product by a number
 S = g4(P)         any of: padding mask, causal mask, softmax, dropout, in this order
 O = S @ V         S is stored for a backward pass
+
+and its gradient from S, "Fused Attention bprop".
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import dnnc
 from tests.support.checked import random_inputs
 
 LOW = -1e20  # in place of masked scores
+KEPT = 4 / 3  # what dropout multiplies by
 
 
 class SmallAttention:
@@ -112,7 +115,7 @@ class SmallAttention:
         batch, _, queries, keys = self.dims
         counts = lengths or [rng.integers(1, n + 1, batch) for n in (queries, keys)]
         values = {
-            "scale": self.scale, "low": self.low, "kept": 4 / 3, "queries": counts[0],
+            "scale": self.scale, "low": self.low, "kept": KEPT, "queries": counts[0],
             "keys": counts[1], "mask": rng.random(self.dims) < 0.75,
         }  # fmt: skip
         for tensor in graph.inputs:
@@ -121,3 +124,47 @@ class SmallAttention:
                 array = np.reshape(values[tensor.name], shape)
                 found[tensor.uid] = array.astype(tensor.type.numpy)
         return found
+
+
+def small_gradient(
+    dims, depth, *, value_depth=0, dtype="HALF", reordering="F16x16", has_dropout=True,
+    is_causal=False, stores=True, has_bias=False,
+):  # fmt: skip
+    """dQ, dK and dV from S, as cuDNN's guide has them.
+
+    dims: of S.  stores: whether dP is an output.  has_bias: its gradient is one, a sum of dP over
+    the batch.
+    """
+    batch, heads, queries, keys = dims
+    width = value_depth or depth
+    g = dnnc.pygraph(
+        "mha_bprop", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+    s = g.tensor(dims, name="s").set_reordering_type(reordering)
+    q, d_o = (
+        g.tensor([batch, heads, queries, n], name=name) for name, n in (("q", depth), ("do", width))
+    )
+    k = g.tensor([batch, heads, keys, depth], name="k")
+    v = heads * keys * width, keys * width, 1, width
+    vt = g.tensor([batch, heads, width, keys], [*v], name="vt")
+    across = g.transpose(s, [0, 1, 3, 2])
+    dropped = g.relu(g.mul(across, KEPT)).set_data_type(dtype) if has_dropout else across
+    g.matmul(dropped, d_o).set_output().set_name("dv")
+    p, ds = g.abs(s), g.matmul(d_o, vt)
+    if has_dropout:
+        ds = g.binary_select(g.mul(ds, KEPT), 0.0, g.cmp_gt(s, 0.0))
+    whole = g.reduction(g.mul(p, ds), "add").set_dim([batch, heads, queries, 1])
+    dp = g.mul(g.mul(p, g.sub(ds, whole)), 0.125)
+    if is_causal:
+        row, column = (g.gen_index(dp, axis=axis) for axis in (2, 3))
+        dp = g.binary_select(dp, 0.0, g.cmp_ge(row, column))
+    if has_bias:
+        total = g.reduction(dp, "add").set_dim([1, heads, queries, keys])
+        total.set_output().set_name("dbias").set_data_type("FLOAT")
+        dp = g.identity(dp)
+    dp.set_data_type(dtype)
+    if stores:
+        dp.set_output().set_name("dp").set_reordering_type(reordering)
+    g.matmul(dp, k).set_output().set_name("dq")
+    g.matmul(g.transpose(dp, [0, 1, 3, 2]), q).set_output().set_name("dk")
+    return g

@@ -7,8 +7,8 @@ import pytest
 
 import dnnc
 from dnnc.dialect.json_form import from_json
-from tests.mha_graphs import SmallAttention
-from tests.support.checked import check, random_inputs
+from tests.mha_graphs import KEPT, SmallAttention, small_gradient
+from tests.support.checked import check
 
 SMALL = {"batch": 1, "queries": 32, "keys": 48, "depth": 16, "is_padded": False}
 
@@ -105,31 +105,6 @@ def test_a_validated_graph_stays_as_it_was_written():
 # ---- the way back
 
 
-KEPT = 4 / 3  # what dropout multiplies by
-
-
-def gradients(dims, depth):
-    """dQ, dK and dV from S, as cuDNN's guide has them; dP is stored, too."""
-    batch, heads, queries, keys = dims
-    g = dnnc.pygraph(
-        "mha_bprop", io_data_type="f16", intermediate_data_type="f32", compute_data_type="f32"
-    )
-    s = g.tensor(dims, name="s").set_reordering_type("F16x16")
-    q, d_o = (g.tensor([batch, heads, queries, depth], name=name) for name in ("q", "do"))
-    k = g.tensor([batch, heads, keys, depth], name="k")
-    vt = g.tensor([batch, heads, depth, keys], name="vt")
-    across = g.mul(g.transpose(s, [0, 1, 3, 2]), KEPT)
-    g.matmul(g.relu(across).set_data_type("f16"), d_o).set_output().set_name("dv")
-    p, ds = g.abs(s), g.mul(g.matmul(d_o, vt), KEPT)
-    ds = g.binary_select(ds, 0.0, g.cmp_gt(s, 0.0))
-    whole = g.reduction(g.mul(p, ds), "add").set_dim([batch, heads, queries, 1])
-    dp = g.mul(g.mul(p, g.sub(ds, whole)), 0.125).set_data_type("f16")
-    dp.set_output().set_name("dp").set_reordering_type("F16x16")
-    g.matmul(dp, k).set_output().set_name("dq")
-    g.matmul(g.transpose(dp, [0, 1, 3, 2]), q).set_output().set_name("dk")
-    return g
-
-
 def test_gradients_from_what_was_stored():
     """They are the slopes of O along directions of Q, K and V; the mask is S's sign alone."""
     made = SmallAttention(**SMALL, dropout="given", reordering="F16x16")
@@ -137,7 +112,7 @@ def test_gradients_from_what_was_stored():
     names = {tensor.name: tensor.uid for tensor in made.g.graph.inputs}
     q, kt, v, mask = (np.float64(given[names[name]]) for name in ("q", "k", "v", "mask"))
     d_o = np.random.default_rng(1).normal(size=q.shape)
-    back = gradients(made.dims, 16)
+    back = small_gradient(made.dims, 16)
     swapped = v.swapaxes(-1, -2)
     (s,) = (tensor.uid for tensor in made.g.graph.outputs if tensor.name == "s")
     found = by_name(
@@ -163,11 +138,3 @@ def test_gradients_from_what_was_stored():
         slope = (ends[0] - ends[1]) / (2 * step)
         gradient = found[name].swapaxes(-1, -2) if name == "dk" else found[name]
         assert np.isclose((gradient * direction).sum(), slope, rtol=2e-2, atol=0.05), name
-
-
-def test_gradients_are_run():
-    """By several kernels, which read S where its strides say."""
-    g = gradients([1, 2, 32, 48], 16)
-    given = random_inputs(g.graph.finalize(), {})
-    plan = check(g, inputs=given, slack=4.0, allowance=2.0**-8)
-    assert sum(len(program.kernels) for program in plan.programs) > 1

@@ -5,6 +5,7 @@
     call S     scores' generics     exponential     P     call dV
     call dP    core = P * (dP - delta)     dS     calls dQ, dK
 
+Without a call S, P is made of tensors in memory.
 A kernel computes the exponentials and the core itself, and walks the rest: the scores on what S
 gives, P on the exponentials, dS on the core.
 """
@@ -42,6 +43,11 @@ class GradientRegion:
     twins: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     # ---- products
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether P is made of scores; else of tensors in memory."""
+        return "s" in self.region.parts
 
     @property
     def call_s(self) -> Any:
@@ -165,7 +171,9 @@ class GradientRegion:
 
     @property
     def weights(self) -> Any:
-        """P as dV's product takes it, [B, Hq, Sq, Skv]."""
+        """P as dV's product takes it, [B, Hq, Sq, Skv]; without scores [B, Hq, Skv, Sq]."""
+        if not self.has_scores:
+            return self.call_v.operands[0]
         return self.region.part("weights").results[0]
 
     @property
@@ -176,7 +184,7 @@ class GradientRegion:
     @cached_property
     def dims(self) -> tuple[Expr, ...]:
         """The dims of the scores."""
-        return self.region.dims_of(self.weights)
+        return self.region.dims_of(self.core.results[0])
 
     @property
     def group(self) -> int:
@@ -186,7 +194,7 @@ class GradientRegion:
 
     @property
     def delta(self) -> Any:
-        """The reduction of rows of dO * O."""
+        """The reduction of rows of dO * O, or without scores of P * dP."""
         return self.region.part("delta")
 
     @property
@@ -222,8 +230,9 @@ class GradientRegion:
     # ---- masks
 
     @cached_property
-    def score_masks(self) -> Masks:
-        return Masks(self.region, self.score)
+    def score_masks(self) -> Masks | None:
+        """None: there are no scores."""
+        return Masks(self.region, self.score) if self.has_scores else None
 
     @cached_property
     def weight_masks(self) -> Masks:
@@ -234,7 +243,7 @@ class GradientRegion:
     def condition(self) -> Condition:
         """Where P may be other than 0, and with it what the products add up."""
         parts: list[Condition] = []
-        if self.score_masks.steps:
+        if self.score_masks is not None and self.score_masks.steps:
             parts.append(self.score_masks.condition)
         if self.weight_masks.steps and self._is_share_alone:
             parts.append(self.weight_masks.condition)
@@ -261,8 +270,8 @@ class GradientRegion:
     @cached_property
     def has_masks(self) -> bool:
         """Whether scores or weights are hidden."""
-        steps = (*self.score_masks.steps, *self.weight_masks.steps)
-        return bool(steps)
+        masks = (self.score_masks, self.weight_masks)
+        return any(found is not None and found.steps for found in masks)
 
     @cached_property
     def selections(self) -> list[tuple[Any, Any]]:
@@ -289,6 +298,8 @@ class GradientRegion:
     def scaled(self) -> tuple[Any, Any, float] | None:
         """(what a product of scores by a positive number gives, what it multiplies, the number),
         where only masks come after."""
+        if self.score_masks is None:
+            return None
         found = _times_number(self.score_masks.inner)
         return found if found is not None and 0 < found[2] < float("inf") else None
 

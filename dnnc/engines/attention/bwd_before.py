@@ -30,7 +30,7 @@ from ...expr import Expr
 from ...mlir import arith
 from . import bwd_widened
 from .bwd_schedule import GradientSchedule
-from .bwd_walk import LOG2E
+from .bwd_walk import LOG2E, negated
 from .number_ranges import fill, fill_blocks
 
 THREADS = 256
@@ -165,9 +165,8 @@ class BeforeEmitter:
         others = [walk.value(value, of_row, 1) for value, _ in self.others]
         base = walk.value(parts.base, of_row, 1)
         delta = walk.value(inputs_of(parts.distance)[1], of_row, 1)
-        factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
         base = arith.MulFOp(base, ops.f32(-LOG2E)).result
-        delta = arith.MulFOp(delta, ops.f32(-factor)).result
+        delta = negated(parts, delta)
         if is_there is not None:
             base = arith.SelectOp(is_there, base, ops.f32(-math.inf)).result
             delta = arith.SelectOp(is_there, delta, ops.f32(0.0)).result

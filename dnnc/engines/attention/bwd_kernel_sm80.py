@@ -86,9 +86,12 @@ class PassEmitter:
 
     def emit(self) -> None:
         """Emits the kernel; see the file's docstring."""
+        self.work(self.kernel.dynamic_shared(self.tiling.smem_bytes), ops.block_id())
+
+    def work(self, base: Any, number: Any) -> None:
+        """The work of a tile; base: of shared memory.  number: of the tile."""
         t = self.tiling
-        self.base = self.kernel.dynamic_shared(t.smem_bytes)
-        self.tile = self.schedule.place(ops.block_id())
+        self.base, self.tile = base, self.schedule.place(number)
         self.thread = ops.thread_id()
         largest = {} if t.of_keys else self.parts.largest_of("")
         self.walk = self._walk(list(largest.values()))
@@ -156,10 +159,9 @@ class PassEmitter:
         """Starts loading the tile's rows, which are part of the first stage's group."""
         t = self.tiling
         head = self.schedule.query_head(self.tile, 0)
-        places = (0, t.own[0].bytes)
-        for tile, source, place in list(zip(t.own, self.own, places, strict=True))[
-            : 1 + t.has_products
-        ]:
+        places = (0, t.products_offset)
+        own = list(zip(t.own, self.own, places, strict=True))
+        for tile, source, place in own[not t.has_scores : 1 + t.has_products]:
             tile.clear_ends(self._at(place), t.threads)
             rows = self._rows_of(source, head, t.rows).block(self.tile.key)
             tile.copy(self._at(place), t.threads, rows)
@@ -169,13 +171,17 @@ class PassEmitter:
                 tile.clear_ends(self._at(first + place), t.threads)
 
     @stretch("load")
-    def _load(self, head: QueryTile, block: Any, end: Any, slot: Any) -> None:
-        """Starts loading a block into a stage, if it is not past the last."""
+    def _load(
+        self, head: QueryTile, block: Any, end: Any, slot: Any, *, has_first: bool = True
+    ) -> None:
+        """Starts loading a block into a stage, if it is not past the last; has_first: the first of
+        others' rows, too."""
         t = self.tiling
         with ops.if_(block < end):
             row, place = block * t.step, self._at(slot + t.stages_offset)
             first, second = t.others
-            first.copy(place, t.threads, self.heads[0].block(row))
+            if has_first:
+                first.copy(place, t.threads, self.heads[0].block(row))
             after = smem.byte_pointer(place, first.bytes)
             second.copy(after, t.threads, self.heads[1].block(row))
             if t.of_keys:
@@ -210,8 +216,10 @@ class PassEmitter:
             numbers = smem.address(smem.byte_pointer(slot, t.rows_offset))
             rows = numbers + self.walk.right * 4
         place = self.tile, head, block * t.step, rows
-        scores = self._scores(slot)
-        e = self.walk.exponentials(scores, *place, is_masked=is_masked)
+        scores, e = list[Any](), list[Any]()
+        if t.has_scores:
+            scores = self._scores(slot)
+            e = self.walk.exponentials(scores, *place, is_masked=is_masked)
         products = self._products(at_second) if t.has_products else []
         self.walk.met = now.met
         weights, gradients = self.walk.words(scores, e, products, *place, is_masked=is_masked)
@@ -235,7 +243,7 @@ class PassEmitter:
     def _products(self, slot: Any) -> list[Any]:
         """dP of a block."""
         t = self.tiling
-        return self._product(self.vo, t.own[1], t.own[0].bytes, t.others[1], slot)
+        return self._product(self.vo, t.own[1], t.products_offset, t.others[1], slot)
 
     def _product(
         self, row: mma.Instruction, own: PaddedRows, place: int, others: PaddedRows, slot: Any

@@ -20,10 +20,12 @@ _OTHER_REGISTERS = 64  # beside sums and weights
 def pass_seconds(tiling: PassTiling, blocks: int, steps: int, target: Target) -> float:
     """The time of so many blocks, each of so many steps."""
     together = _together(tiling, target)
-    elements = tiling.depth + tiling.has_products * tiling.width
+    elements = tiling.has_scores * tiling.depth + tiling.product_times * tiling.width
     elements += sum(tiling.width if name == "dv" else tiling.depth for name in tiling.makes)
     flops = 2 * steps * tiling.rows * tiling.step * elements
     read = 2 * (steps * tiling.step + tiling.rows) * (tiling.depth + tiling.width)
+    if not tiling.has_scores:
+        read += 2 * steps * tiling.rows * tiling.step * max(1, tiling.product_times)
     share = _SHARE_HOPPER if target.capability[0] == 9 else _SHARE
     share *= _STEP_SHARES[tiling.step]
     if tiling.stages == 1:

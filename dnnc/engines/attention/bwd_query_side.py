@@ -13,10 +13,13 @@ from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
-from ...codegen.walk.index import Coordinate
+from ...codegen.stretch import stretch
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import inputs_of
 from ...expr import ceildiv, product
+from ...mlir import arith
 from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks, is_open
-from .bwd_walk import GradientWalk
+from .bwd_walk import GradientWalk, negated
 from .schedule import QueryTile
 
 
@@ -77,6 +80,48 @@ class QueryWalk(GradientWalk):
     def _rows(self, rows: Any, which: int, j: int) -> tuple[Any, Any]:
         first, second = (ops.splat(number, 2) for number in rows[which])
         return first, second
+
+    @stretch("sum of rows")
+    def row_sums(
+        self, products: Sequence[Any], tile: KeyTile, head: QueryTile, row: Any,
+        before: Sequence[Any], *, is_masked: bool,
+    ) -> list[Any]:  # fmt: skip
+        """Sums of what delta adds up, one of each of the thread's queries.
+
+        products: dP of a block.  before: the sums of the blocks before.
+        """
+        walk = self.weight_walks.branch(is_masked=is_masked)
+        is_cut = is_masked and self._cuts
+        inside = self._inside(tile, row) if is_cut else None
+        (value,) = inputs_of(self.parts.delta)
+        found = list(before)
+        for j in range(len(products) // 4):
+            for half in (0, 1):
+                place = 4 * j + 2 * half
+                self.hands["products"].current = ops.from_elements(list(products[place:][:2]))
+                at = self._at(head, tile, row, j, half, is_cut=is_cut)
+                pair = walk.value(value, at, 2)
+                if inside is not None:
+                    pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
+                for element in ops.elements(pair):
+                    found[half] = arith.AddFOp(found[half], element).result
+        return found
+
+    def negated_deltas(self, totals: Sequence[Any], tile: KeyTile, head: QueryTile) -> list[Any]:
+        """-delta of each of the thread's queries, of the sums of rows; 0 past the last query."""
+        s, found = self.schedule, list[Any]()
+        for half, total in enumerate(totals):
+            walk = self.weight_walks.branch(is_masked=True)
+            query = self._own(tile, half, is_cut=s.has_tail)
+            of_row = [head.batch[0], head.batch[1], query, Index.of(0)]
+            walk.know(self.parts.delta.results[0], of_row, 1, total)
+            delta = walk.value(inputs_of(self.parts.distance)[1], of_row, 1)
+            value = negated(self.parts, delta)
+            if s.has_tail:
+                is_there = ops.less(self._key(tile) + 8 * half, self.kernel.size(s.keys))
+                value = arith.SelectOp(is_there, value, ops.f32(0.0)).result
+            found.append(value)
+        return found
 
     @property
     def _cuts(self) -> bool:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
-from ...expr import Expr
+from ...expr import Expr, ceildiv
 from .bwd_tile_sm80 import ROWS
 
 _NUMBERS = 2
@@ -22,10 +23,18 @@ _BYTES = 4
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """buffer: of the workspace.  blocks: of a head."""
+    """buffer: of the workspace.  blocks: of a head.  has_base: whether it has both numbers, or
+    -delta alone."""
 
     buffer: str
     blocks: Expr
+    has_base: bool = True
+
+    @staticmethod
+    def bytes_of(dims: Sequence[Expr]) -> Expr:
+        """Bytes of the numbers of all heads.  dims: of the scores."""
+        batch, heads, queries, _ = dims
+        return batch * heads * ceildiv(queries, ROWS) * (_NUMBERS * ROWS * _BYTES)
 
     def _address(self, kernel: Kernel, head: Any, row: Any, which: int) -> Any:
         block, place = row // ROWS, row % ROWS
@@ -42,12 +51,16 @@ class RowNumbers:
             for which in range(_NUMBERS)
         ]
 
+    def store_delta(self, kernel: Kernel, head: Any, row: Any, value: Any) -> None:
+        """Stores -delta of a query."""
+        ops.store(self._address(kernel, head, row, _NUMBERS - 1), value, _BYTES)
+
     def copy(self, kernel: Kernel, head: Any, row: Any, count: int, target: Any) -> None:
         """Starts the copy of a step's numbers to shared memory, one after the other."""
         chunks = count * _BYTES // CHUNK_BYTES
-        thread = ops.thread_id()
-        with ops.if_(thread < _NUMBERS * chunks):
-            which, chunk = thread // chunks, thread % chunks
+        thread, first = ops.thread_id(), 0 if self.has_base else _NUMBERS - 1
+        with ops.if_(thread < (_NUMBERS - first) * chunks):
+            which, chunk = thread // chunks + first, thread % chunks
             start = self._address(kernel, head, row, 0)
             inside = chunk * CHUNK_BYTES
             source = which * (ROWS * _BYTES) + inside

@@ -15,7 +15,8 @@ Scores are computed twice, by tiles of keys and by tiles of queries: seven produ
 do, but every sum stays in the registers of one warp, so that nothing is added to memory and results
 have the same bits each time.  Where the sums of dK and dV do not fit the registers together, each
 has a kernel of its own, of which that of dV needs no dP.  Blocks that causal masks, windows and
-lengths hide are left out.
+lengths hide are left out.  Where P is in memory there is no S, and tiles of queries find delta:
+`bwd_kept_sm80`.
 Source: Dao, "FlashAttention-2", 2023.
 """
 
@@ -45,7 +46,7 @@ from ..surface import (
     pattern_reason,
     smem_reasons,
 )
-from . import bwd_before, bwd_sums
+from . import bwd_before, bwd_kept_sm80, bwd_sums
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm80 import PassEmitter
 from .bwd_model_sm80 import pass_seconds
@@ -53,7 +54,7 @@ from .bwd_pattern import gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
-from .bwd_sums import SumsEmitter, added, elements_of
+from .bwd_sums import Elements, SumsEmitter, added, elements_of
 from .bwd_surface import (
     TYPES,
     head_of,
@@ -79,12 +80,13 @@ _MOST_HELD = 192  # registers of sums and weights, beside which there is room fo
 class _Choice(KnobValues):
     """One value of each knob.
 
-    rows: of a tile, queries or keys.  step: of the others.
+    rows: of a tile, queries or keys.  step: of the others.  is_one: whether one kernel does it all.
     """
 
     rows: Annotated[int, "TILE_M"]
     step: Annotated[int, "TILE_N"]
     stages: Annotated[int, "STAGES"]
+    is_one: Annotated[bool, "KERNEL_CFG", 1] = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ class SdpaBwdSm80Engine(Engine):
         "dS; operands are widened in the workspace",
         "outputs of the scores' dims (dropout's mask, a whole dBias), sums of these (dBias) and of "
         "rows (dSink)",
+        "the gradient of attention from its stored weights, as cuDNN's guide has it for short "
+        "sequences, in one kernel: four products, dropout in the signs of S, which may be F16x16, "
+        "as may dS; not packed, each head its own keys",
     )
 
     # ---- the support surface
@@ -131,12 +136,21 @@ class SdpaBwdSm80Engine(Engine):
         Knob("TILE_M", _ROWS, "keys, or queries, of a tile, 16 a warp"),
         Knob("TILE_N", _STEPS, "queries, or keys, of a step"),
         Knob("STAGES", _STAGES, "steps in shared memory"),
+        Knob("KERNEL_CFG", (0, 1), "1: one kernel, a block for each head; of weights in memory"),
     )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        passes = _passes(_Choice.of(knobs), *head_of(gradient_of(fusion), _MOST_ELEMENTS))
+        choice, found = _Choice.of(knobs), gradient_of(fusion)
+        has_scores = found.scores is not None
+        passes = _passes(choice, *head_of(found, _MOST_ELEMENTS), has_scores=has_scores)
         held = max(tiling.held_registers for tiling in passes)
         reasons: list[Reason] = []
+        if has_scores and choice.is_one:
+            reasons.append(knob_reason("KERNEL_CFG = 1 beside scores", "0"))
+        if not has_scores and choice.step > choice.rows:
+            # Queries past a tile's have no delta, which a step of others would read.
+            what = f"TILE_N = {choice.step} above TILE_M beside weights in memory"
+            reasons.append(knob_reason(what, f"at most {choice.rows}"))
         if held > _MOST_HELD:
             what = f"{held} registers of sums and weights"
             reasons.append(knob_reason(what, f"at most {_MOST_HELD}"))
@@ -144,7 +158,8 @@ class SdpaBwdSm80Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found = [
-            _Choice(rows, step, stages).knobs
+            _Choice(rows, step, stages, is_one).knobs
+            for is_one in (False, True)
             for rows in _ROWS
             for step in _STEPS
             for stages in _STAGES
@@ -153,7 +168,8 @@ class SdpaBwdSm80Engine(Engine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = gradient_of(fusion)
-        passes = _passes(_Choice.of(knobs), *head_of(found, _MOST_ELEMENTS))
+        choice, has_scores = _Choice.of(knobs), found.scores is not None
+        passes = _passes(choice, *head_of(found, _MOST_ELEMENTS), has_scores=has_scores)
         sizes = found.score.shape[0], *found.score.shape[1:]
         batch, heads, queries, keys = (typical(size) for size in sizes)
         seconds = 0.0
@@ -162,13 +178,15 @@ class SdpaBwdSm80Engine(Engine):
             own_heads, shared = heads, 1
             if tiling.of_keys:
                 own_heads, shared = heads // found.group, found.group
-            blocks = batch * own_heads * -(-rows // tiling.rows)
-            steps = -(-others // tiling.step) * shared
-            seconds += pass_seconds(tiling, blocks, steps, target)
+            tiles, steps = -(-rows // tiling.rows), -(-others // tiling.step) * shared
+            if choice.is_one:
+                tiles, steps = 1, steps * tiles
+            seconds += pass_seconds(tiling, batch * own_heads * tiles, steps, target)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
         bound = "tensor cores" if seconds > moved / bandwidth else "memory"
-        total = (1 + len(passes)) * LAUNCH_SECONDS + seconds + moved / bandwidth
+        launches = 1 if choice.is_one else has_scores + len(passes)
+        total = launches * LAUNCH_SECONDS + seconds + moved / bandwidth
         return Prediction(total, bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -183,15 +201,15 @@ class SdpaBwdSm80Engine(Engine):
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        parts = GradientRegion(region)
-        q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
-        depth, width = q[-1].constant, v[-1].constant
+        parts = GradientRegion(region.of_matrices())
+        q, do = (region.dims_of(parts.call_k.operands[1]), region.dims_of(parts.call_p.operands[0]))
+        depth, width = q[-1].constant, do[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         of_keys, of_queries = (
             is_falling(transposed(parts.condition)),
             is_triangular(parts.condition),
         )
-        passes = _passes(_Choice.of(knobs), depth, width)
+        passes = _passes(_Choice.of(knobs), depth, width, has_scores=parts.has_scores)
         return {
             "passes": [
                 replace(p, is_longest_first=of_keys if p.of_keys else of_queries).plain()
@@ -202,14 +220,32 @@ class SdpaBwdSm80Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        region = region.of_matrices()
         parts = widened(region, output)
         passes = [PassTiling.of(data) for data in tile["passes"]]
-        group = parts.group
+        buffer = output.workspace("rows", RowNumbers.bytes_of(parts.dims))
+        sums = {place: elements_of(parts, place, output) for place in parts.sums}
+        if parts.has_scores:
+            self._emit_passes(parts, output, passes, buffer, sums)
+        else:
+            is_one = _Choice.of(knobs).is_one
+            bwd_kept_sm80.emit(parts, output, passes, buffer, sums, is_one=is_one)
+        for place, elements in sums.items():
+            kernel = output.kernel(f"sum{place}", bwd_sums.THREADS)
+            with kernel.body():
+                _, target = region.targets(kernel)[place]
+                SumsEmitter(kernel, elements, target).emit(ops.block_id())
+            output.launch(kernel, (elements.blocks, 1, 1))
+
+    def _emit_passes(
+        self, parts: GradientRegion, output: Output, passes: Sequence[PassTiling], buffer: str,
+        sums: Mapping[int, Elements],
+    ) -> None:  # fmt: skip
+        """Emits the kernel before the main ones, and these."""
+        region, group = parts.region, parts.group
         rows = RowsTiling(passes[0].width, passes[0].depth)
         plan = GradientSchedule(None, parts, rows, group)  # pyright: ignore[reportArgumentType]
-        buffer = output.workspace("rows", plan.blocks * rows.row_bytes)
         numbers = RowNumbers(buffer, plan.rows)
-        sums = {place: elements_of(parts, place, output) for place in parts.sums}
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
             others = added(kernel, parts, sums, of_scores=False)
@@ -230,25 +266,20 @@ class SdpaBwdSm80Engine(Engine):
                     schedule = QuerySchedule(kernel, parts, tiling, group, sees_all=bool(kept))
                 PassEmitter(kernel, parts, tiling, schedule, numbers, group, kept).emit()
             output.launch(kernel, (schedule.tiles, 1, 1))
-        for place, elements in sums.items():
-            kernel = output.kernel(f"sum{place}", bwd_sums.THREADS)
-            with kernel.body():
-                _, target = region.targets(kernel)[place]
-                SumsEmitter(kernel, elements, target).emit(ops.block_id())
-            output.launch(kernel, (elements.blocks, 1, 1))
 
 
 # ---- tilings
 
 
-def _passes(choice: _Choice, depth: int, width: int) -> list[PassTiling]:
-    """The main kernels."""
-    makes = ("dv", "dk")
-    both = PassTiling(True, makes, choice.rows, choice.step, depth, width, choice.stages)
+def _passes(choice: _Choice, depth: int, width: int, *, has_scores: bool) -> list[PassTiling]:
+    """The main kernels, in order."""
+    sizes = choice.rows, choice.step, depth, width, choice.stages
+    both = PassTiling(True, ("dv", "dk"), *sizes, has_scores=has_scores)
     of_keys = [both]
     if sum(map(both.registers_of, both.makes)) > _MOST_SUMS:
         of_keys = [replace(both, makes=(name,)) for name in both.makes]
-    return [*of_keys, replace(both, of_keys=False, makes=("dq",))]
+    of_queries = replace(both, of_keys=False, makes=("dq",))
+    return [*of_keys, of_queries] if has_scores else [of_queries, *of_keys]
 
 
 SDPA_BWD_SM80 = SdpaBwdSm80Engine()

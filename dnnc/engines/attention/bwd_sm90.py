@@ -122,6 +122,8 @@ class SdpaBwdSm90Engine(Engine):
             return declined
         found = gradient_of(fusion)
         reasons = target_reasons(self.only_target, target)
+        if found.scores is None:
+            reasons.append(pattern_reason("weights in memory", "statistics of rows, five products"))
         if found.is_packed and found.is_fp8:
             reasons.append(pattern_reason("packed rows of fp8", "[B, H, S, D], rows in place"))
         reasons += type_reasons(found, takes_fp8=True)

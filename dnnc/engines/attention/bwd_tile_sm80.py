@@ -43,6 +43,7 @@ class PassTiling(PlainTiling):
     of_keys: which of both.  makes: the gradients that come of it, dk, dv or dq.  rows: of a tile,
     16 a warp.  step: others of a block.  depth, width: elements of a query and of a value.
     stages: of blocks in shared memory.  is_longest_first: tiles that have most blocks come first.
+    has_scores: whether S is computed, which a P in memory does not need.
     """
 
     of_keys: bool
@@ -53,6 +54,7 @@ class PassTiling(PlainTiling):
     width: int
     stages: int
     is_longest_first: bool = False
+    has_scores: bool = True
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> PassTiling:
@@ -82,6 +84,11 @@ class PassTiling(PlainTiling):
         """Whether dP is computed, which dV does not need."""
         return self.makes != ("dv",)
 
+    @property
+    def product_times(self) -> int:
+        """How often dP is computed: delta of queries takes it, too, where P is in memory."""
+        return self.has_products * (1 if self.has_scores or self.of_keys else 2)
+
     def registers_of(self, made: str) -> int:
         tile = self.others[1 if made == "dv" else 0]
         return tile.filled * tile.chunk // 2
@@ -90,7 +97,8 @@ class PassTiling(PlainTiling):
     def held_registers(self) -> int:
         """Sums, a block's scores, dP, and words of P and dS."""
         sums = sum(map(self.registers_of, self.makes))
-        return sums + (1 + self.has_products) * self.step // 2 + len(self.makes) * self.step // 4
+        products = self.has_scores + self.has_products
+        return sums + products * self.step // 2 + len(self.makes) * self.step // 4
 
     # ---- places in shared memory: the tile's rows, then stages of others and of what queries have
 
@@ -98,6 +106,11 @@ class PassTiling(PlainTiling):
     def own(self) -> tuple[PaddedRows, PaddedRows]:
         """Rows of K and V, or of Q and dO."""
         return PaddedRows(self.rows, self.depth), PaddedRows(self.rows, self.width)
+
+    @property
+    def products_offset(self) -> int:
+        """Bytes to the own rows of dP."""
+        return self.own[0].bytes if self.has_scores else 0
 
     @property
     def others(self) -> tuple[PaddedRows, PaddedRows]:
@@ -121,8 +134,7 @@ class PassTiling(PlainTiling):
 
     @property
     def stages_offset(self) -> int:
-        first, second = self.own
-        return first.bytes + (second.bytes if self.has_products else 0)
+        return self.products_offset + (self.own[1].bytes if self.has_products else 0)
 
     @property
     def smem_bytes(self) -> int:

@@ -7,6 +7,8 @@ Products leave S' and dP', [keys, queries]: a thread has two keys, 8 apart, and 
     E = exp2(log2(e) * S - log2(e) * base)
     P = masks, dropout, ... of E     dS = masks, ... of P * (dP - delta)
 
+Without scores P is made of tensors in memory, by the second part alone.
+
 What rows have, -log2(e) * base and -delta, lies in shared memory.  Words of P' and dS' are where
 the products that follow take them from registers (`wgmma.OperandLayout`).
 """
@@ -21,6 +23,7 @@ from typing import Any, ClassVar
 from ... import dtypes
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.attention.masks import Masks
 from ...codegen.hopper import wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
@@ -100,25 +103,33 @@ class GradientWalk:
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
         if parts.twins:
             leaves |= self._numbers(leaves)
-        scores = {**leaves, parts.call_s.results[0]: self.hands["sums"]}
-        self.factor, self.of_weights = self._factors(leaves)
-        if parts.scaled is not None:
-            scores[parts.scaled[0]] = Forward(parts.scaled[1])
-        elif parts.twins:
-            value, _ = parts.multiple_of(parts.call_s.results[0], parts.score_masks.inner)
-            scores[value] = self.hands["sums"]
-        masked = parts.score_masks
-        hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
-        self.score_walks = _Walks(self.kernel, parts, scores, hidden)
+        self.factor, self.of_weights = 1.0, None
+        if parts.score_masks is not None:
+            self._take_scores(leaves, parts.score_masks)
         leaves |= {
-            parts.exponential.results[0]: self.hands["exponential"],
-            parts.call_s.results[0]: self.hands["sums"],
             parts.call_p.results[0]: self.hands["products"],
             parts.core.results[0]: self.hands["core"],
         }
         for value, inner, _ in parts.gradient_scales:
             leaves[value] = Forward(inner)
         self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
+
+    def _take_scores(self, leaves: dict[Any, Any], masked: Masks) -> None:
+        """Makes the walks of scores, whose exponentials and sums become leaves of the others."""
+        parts = self.parts
+        scores = {**leaves, parts.call_s.results[0]: self.hands["sums"]}
+        self.factor, self.of_weights = self._factors(leaves, masked)
+        if parts.scaled is not None:
+            scores[parts.scaled[0]] = Forward(parts.scaled[1])
+        elif parts.twins:
+            value, _ = parts.multiple_of(parts.call_s.results[0], masked.inner)
+            scores[value] = self.hands["sums"]
+        hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
+        self.score_walks = _Walks(self.kernel, parts, scores, hidden)
+        leaves |= {
+            parts.exponential.results[0]: self.hands["exponential"],
+            parts.call_s.results[0]: self.hands["sums"],
+        }
 
     def _numbers(self, leaves: dict[Any, Any]) -> dict[Any, Any]:
         """The tensors of one f32, loaded ahead of the loop, as leaves."""
@@ -129,14 +140,14 @@ class GradientWalk:
                 found[value] = Hand(leaves[value].load(at, 1))
         return found
 
-    def _factors(self, leaves: dict[Any, Any]) -> tuple[Any, Any]:
+    def _factors(self, leaves: dict[Any, Any], masked: Masks) -> tuple[Any, Any]:
         """(factor of the walked value in the scores, factor of dP in dP - delta): numbers or f32
         values; None for the second: dP is walked."""
         parts = self.parts
         if not parts.twins:
             return parts.scaled[2] if parts.scaled is not None else 1.0, None
         walk = Walk(self.kernel, leaves, parts.region.symbols)
-        _, of_scores = parts.multiple_of(parts.call_s.results[0], parts.score_masks.inner)
+        _, of_scores = parts.multiple_of(parts.call_s.results[0], masked.inner)
         factor = _product([number_value(number, walk) for number in of_scores])
         dp = inputs_of(parts.distance)[0]
         value, of_weights = parts.multiple_of(parts.call_p.results[0], dp)
@@ -233,26 +244,37 @@ class GradientWalk:
         is_cut = is_masked and self._cuts
         inside = self._inside(tile, row) if is_cut else None
         weights, gradients = [], []
-        for j in range(len(exponentials) // 4):
+        for j in range(self._pairs(exponentials)):
             delta = self._rows(rows, 1, j)
             for half in _HALVES:
                 place = 4 * j + 2 * half
-                pair = ops.from_elements(list(exponentials[place : place + 2]))
-                if inside is not None:
-                    pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
-                self.hands["exponential"].current = pair
+                if exponentials:
+                    pair = ops.from_elements(list(exponentials[place : place + 2]))
+                    if inside is not None:
+                        pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
+                    self.hands["exponential"].current = pair
                 for name, values in (("sums", sums), ("products", products)):
                     if values:
                         self.hands[name].current = ops.from_elements(list(values[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
                 if self.makes[0]:
-                    weights.append(self._word(walk.value(self.p, at, 2), 0))
+                    weights.append(self._word(walk.value(self.p, self._of_weights(at), 2), 0))
                 if self.makes[1]:
                     share = walk.value(parts.share, at, 2)
                     self.hands["core"].current = self._core(walk, share, at, delta[half])
                     gradients.append(self._word(walk.value(self.ds, at, 2), 1))
                     self._keep(walk, at, tile, row, j, half)
         return weights, gradients
+
+    def _pairs(self, exponentials: Sequence[Any]) -> int:
+        """Pairs of others of a block that each of a thread's rows has."""
+        return (
+            len(exponentials) // 4 if self.parts.has_scores else self.schedule.tiling.queries // 8
+        )
+
+    def _of_weights(self, at: Sequence[Coordinate]) -> Sequence[Coordinate]:
+        """The coordinates of P, of those of the scores."""
+        return at if self.parts.has_scores else [*at[:2], at[3], at[2]]
 
     def _keep(
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
@@ -314,6 +336,12 @@ class GradientWalk:
             return f16_word_of_fp8(low, high, narrow)
         text = f"cvt.rn.{kind.name}x2.f32 $0, $1, $2;"
         return llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,f,f")
+
+
+def negated(parts: GradientRegion, delta: Any) -> Any:
+    """-delta of a row times the factor of dS."""
+    factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
+    return arith.MulFOp(delta, ops.f32(-factor)).result
 
 
 def _product(numbers: Sequence[Any]) -> Any:
