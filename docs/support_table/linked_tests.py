@@ -186,6 +186,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine sdpa_bwd_sm80": (
         *_both("attention/test_bwd_sm80.py"),
+        *_both("attention/test_bwd_kept.py"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine matmul_sm90": (

@@ -33,7 +33,7 @@ FITS = {
     "drelu_fork_dbn_peers": 4,
     "mha_fprop": "sdpa_sm80",
     "mha_fprop_reordered": "sdpa_sm80",
-    "mha_bprop": 5,
+    "mha_bprop": "sdpa_bwd_sm80",
     "flash_fprop": "sdpa_fwd_sm90",
     "flash_bprop": 6,
     "flash_paged": "sdpa_fwd_sm90",
@@ -70,7 +70,8 @@ def test_fits(name):
     engines = first_engines(result.stdout)
     is_split = isinstance(FITS[name], int)
     assert (len(engines) if is_split else engines) == (FITS[name] if is_split else [FITS[name]])
-    is_later = name in ("flash_fp8_fprop", "dgrad_drelu_bn_bwd_weight")  # A later config is split.
+    # A later config is split.
+    is_later = name in ("mha_bprop", "flash_fp8_fprop", "dgrad_drelu_bn_bwd_weight")
     assert ("\nsplit " in result.stdout) == (is_split or is_later)
 
 

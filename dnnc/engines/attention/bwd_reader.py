@@ -1,4 +1,4 @@
-"""What readers of attention's gradient share: products, dS, delta, results and further outputs."""
+"""Parts that readers of attention's gradient share: products, dS, delta, results, outputs."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class GradientReader(OperandReader):
         return tuple(found)
 
     def matrices(self, output: Tensor) -> Tensor:
-        """What an output has an element of for each score; another output itself."""
+        """The tensor of the scores' dims that an output holds; another output itself."""
         return output
 
     def _sums(self, score: Tensor, delta: Reduction, core: Pointwise) -> Iterator[Reduction]:
