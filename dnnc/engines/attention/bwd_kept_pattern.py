@@ -73,12 +73,11 @@ class KeptReader(GradientReader):
         products = self.matmuls(self.products)
         ahead = {op: self.products_ahead(op, products) for op in products}
         of_both = [op for op in products if ahead[op]]
-        first = {op for others in ahead.values() for op in others}
+        first = [op for op in products if any(op in others for others in ahead.values())]
         to_v = [op for op in products if op not in first and op not in of_both]
         if len(first) != 1 or len(of_both) != 2 or len(to_v) != 1:
             raise Unlike("products that follow each other otherwise", ACCEPTED)
-        (of_weights,) = first
-        return of_weights, to_v[0], of_both
+        return first[0], to_v[0], of_both
 
     def _plain(self, tensor: Tensor) -> Operand:
         """An operand whose rows are in place, all of them."""

@@ -27,7 +27,7 @@ from ...codegen.totals.reduce import across_lanes
 from ...expr import ceildiv
 from ...mlir import arith
 from .bwd_kernel_sm80 import PassEmitter
-from .bwd_query_side import QuerySchedule
+from .bwd_query_side import QuerySchedule, QueryWalk
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import Elements, added
@@ -92,7 +92,8 @@ class KeptPassEmitter(PassEmitter):
             ops.barrier()
 
     def _own_numbers(self, head: QueryTile) -> list[list[Any]]:
-        t, s = self.tiling, self.schedule
+        t, s, walk = self.tiling, self.schedule, self.walk
+        assert isinstance(walk, QueryWalk), "tiles of queries have numbers in registers"
         blocks = s.query_blocks(self.tile, head)
         for stage in range(t.stages - 1):
             place = stage * t.stage_bytes
@@ -100,23 +101,23 @@ class KeptPassEmitter(PassEmitter):
         zero = ops.zeros(ops.f32_type())
         state = self.ring.first(), [zero, zero]
         for first, end, is_masked in s.runs(self.tile, blocks):
-            step = partial(self._add_up, head, blocks.end, is_masked=is_masked)
+            step = partial(self._add_up, walk, head, blocks.end, is_masked=is_masked)
             state = loop(first, end, state=state)(step)
         ops.barrier()  # all have left the stages
         totals = [
             across_lanes(total, _LANES, lambda a, b: arith.AddFOp(a, b).result)
             for total in state[1]
         ]
-        found = self.walk.negated_deltas(totals, self.tile, head)
-        first = self.tile.key + self.walk.down
-        with ops.if_(ops.compare("eq", self.walk.right, 0)):
+        found = walk.negated_deltas(totals, self.tile, head)
+        first = self.tile.key + walk.down
+        with ops.if_(ops.compare("eq", walk.right, 0)):
             for half, value in enumerate(found):
                 self.numbers.store_delta(self.kernel, head.head, first + 8 * half, value)
         return [[], found]
 
     def _add_up(
-        self, head: QueryTile, end: Any, block: Any, state: tuple[Slots, list[Any]], *,
-        is_masked: bool,
+        self, walk: QueryWalk, head: QueryTile, end: Any, block: Any,
+        state: tuple[Slots, list[Any]], *, is_masked: bool,
     ) -> tuple[Slots, list[Any]]:  # fmt: skip
         """The sums of rows after a block."""
         t, (slots, before) = self.tiling, state
@@ -125,5 +126,5 @@ class KeptPassEmitter(PassEmitter):
         slot = self._at(at + t.stages_offset)
         products = self._products(smem.byte_pointer(slot, t.others[0].bytes))
         place = self.tile, head, block * t.step
-        sums = self.walk.row_sums(products, *place, before, is_masked=is_masked)
+        sums = walk.row_sums(products, *place, before, is_masked=is_masked)
         return self.ring.next(slots), sums

@@ -129,7 +129,7 @@ class _Reader(GradientReader):
         of_both = [op for op in products if ahead[op] == set(first)]
         if len(first) != 2 or len(to_v) != 1 or len(of_both) != 2:
             raise Unlike("products that follow each other otherwise", ACCEPTED)
-        (scores,) = ahead[to_v[0]]
+        (scores,) = [op for op in first if op in ahead[to_v[0]]]
         (of_weights,) = [op for op in first if op is not scores]
         return scores, of_weights, to_v[0], of_both
 
