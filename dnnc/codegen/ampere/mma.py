@@ -144,6 +144,17 @@ def load_matrices(pointer: Any, *, transposed: bool) -> list[Any]:
     return _unpack(made, 4, word)
 
 
+TRANSPOSED_PTX = 78  # the PTX ISA, ten times, that `transposed` needs
+
+
+def transposed(word: Any) -> Any:
+    """The lane's word of an 8x8 matrix of 16-bit elements, spread over a warp, that is
+    transposed."""
+    text = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;"
+    # All lanes take part: it may not be moved to where some of them are.
+    return llvm.inline_asm(ops.i32_type(), [word], text, "=r,r", has_side_effects=True)
+
+
 # ---- which row and chunk a lane names, as functions of its number
 
 

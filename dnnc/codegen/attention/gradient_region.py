@@ -169,6 +169,12 @@ class GradientRegion:
 
     # ---- between the products
 
+    @cached_property
+    def stored(self) -> list[tuple[Any, Tensor]]:
+        """(tensor of the scores' dims, what holds it in the order F16x16) of those in memory."""
+        made = self.region.parts.get("stored", ())
+        return [(op.results[0], self.region.arguments[extracts(op)[0]]) for op in made]
+
     @property
     def weights(self) -> Any:
         """P as dV's product takes it, [B, Hq, Sq, Skv]; without scores [B, Hq, Skv, Sq]."""

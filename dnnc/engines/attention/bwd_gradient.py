@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...dialect.op import Op
-from ...dialect.ops import Matmul, Pointwise, Reduction
+from ...dialect.ops import Matmul, Pointwise, Reduction, Reshape
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from .operands import Operand
@@ -41,7 +41,8 @@ class Gradient:
     operations but products.  parts: all that kernels know by name, see
     `codegen.attention.gradient_region`.  kept: outputs that have an element for each score.  sums:
     what adds up further outputs, of the scores' elements or of rows.  largest: outputs that are the
-    largest magnitude of what scores have, or of a result.
+    largest magnitude of what scores have, or of a result.  stored: what makes tensors of the
+    scores' dims of memory in the order F16x16.
     """
 
     scores: Matmul | None
@@ -55,6 +56,7 @@ class Gradient:
     kept: tuple[Tensor, ...] = ()
     sums: tuple[Reduction, ...] = ()
     largest: tuple[Reduction, ...] = ()
+    stored: tuple[Reshape, ...] = ()
 
     @property
     def is_fp8(self) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from ...dialect.op import Op
 from ...dialect.ops import Matmul, Reduction, Reshape, Rng
 from ...dialect.tensor import Tensor, is_in_tiles, text
+from ...expr import Expr
 from .bwd_gradient import Gradient, GradientOperands, GradientResults
 from .bwd_reader import ACCEPTED, GradientReader
 from .operands import Operand, Unlike
@@ -62,6 +63,7 @@ class KeptReader(GradientReader):
                 "delta": delta, "distance": distance, "gradients": self._made(ds[0].tensor),
             },
             self._kept(core.y, delta, core), tuple(self._sums(core.y, delta, core)),
+            stored=tuple(op for op in self.fusion.ops if self._is_of_tiles(op, dims)),
         )  # fmt: skip
         self._verify_dims(found, *made)
         self._verify_weights(found, to_v)
@@ -116,6 +118,10 @@ class KeptReader(GradientReader):
         of_rows = [op.y for op in found.sums if op.x.shape != found.score.shape]
         if of_rows:
             raise Unlike(f"{of_rows[0].label} of rows", "sums of what scores have")
+
+    def _is_of_tiles(self, op: Op, dims: tuple[Expr, ...]) -> bool:
+        is_of_memory = isinstance(op, Reshape) and op.x not in self.fusion.producers
+        return is_of_memory and is_in_tiles(op.x) and op.y.shape == dims
 
     def matrices(self, output: Tensor) -> Tensor:
         op = self.fusion.producers[output]

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from ...codegen import ops
+from ...codegen.ampere import mma
 from ...codegen.ampere.async_ring import Slots
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.kernel import Kernel
@@ -45,6 +46,8 @@ def emit(
 
     buffer: of the workspace, for what queries have.  is_one: as one kernel.
     """
+    if parts.stored:
+        output.needs_ptx(mma.TRANSPOSED_PTX)
     batch, heads, queries, _ = parts.dims
     numbers = RowNumbers(buffer, ceildiv(queries, ROWS), has_base=False)
     if not is_one:
@@ -121,10 +124,11 @@ class KeptPassEmitter(PassEmitter):
     ) -> tuple[Slots, list[Any]]:  # fmt: skip
         """The sums of rows after a block."""
         t, (slots, before) = self.tiling, state
+        place = self.tile, head, block * t.step
+        fetched = walk.fetch(*place)
         load = partial(self._load, head, block + (t.stages - 1), end, has_first=False)
         at = self.ring.turn(slots, load)
         slot = self._at(at + t.stages_offset)
         products = self._products(smem.byte_pointer(slot, t.others[0].bytes))
-        place = self.tile, head, block * t.step
-        sums = walk.row_sums(products, *place, before, is_masked=is_masked)
+        sums = walk.row_sums(products, *place, before, is_masked=is_masked, fetched=fetched)
         return self.ring.next(slots), sums

@@ -206,6 +206,7 @@ class PassEmitter:
     ) -> tuple[Slots, Results]:  # fmt: skip
         """The work of a block; rows: what a tile of queries has in registers."""
         t, (slots, now) = self.tiling, state
+        fetched = self.walk.fetch(self.tile, head, block * t.step)
         at = self.ring.turn(
             slots, lambda place: self._load(head, block + (t.stages - 1), end, place)
         )
@@ -222,7 +223,9 @@ class PassEmitter:
             e = self.walk.exponentials(scores, *place, is_masked=is_masked)
         products = self._products(at_second) if t.has_products else []
         self.walk.met = now.met
-        weights, gradients = self.walk.words(scores, e, products, *place, is_masked=is_masked)
+        weights, gradients = self.walk.words(
+            scores, e, products, *place, is_masked=is_masked, fetched=fetched
+        )
         made = {
             "dv": (self.vo, weights, second, at_second),
             "dk": (self.qk, gradients, first, slot),

@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.attention.mask_ranges import Ranges
+from ...codegen.memory.tensors import MAX_ACCESS_BYTES, GlobalTensor
+from ...codegen.memory.tiled_tensor import TiledTensor
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Coordinate, Index
-from ...codegen.walk.region_walk import inputs_of
+from ...codegen.walk.region_walk import Walk, inputs_of
 from ...expr import ceildiv, product
 from ...mlir import arith
 from .bwd_schedule import GradientSchedule, KeyTile, QueryBlocks, is_open
@@ -70,6 +72,10 @@ class QueryWalk(GradientWalk):
 
     pair_axis: ClassVar[int] = 3
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tiles: dict[int, list[tuple[Sequence[Coordinate], Any]]] = {}
+
     def _at(
         self, head: QueryTile, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
     ) -> list[Coordinate]:
@@ -84,11 +90,11 @@ class QueryWalk(GradientWalk):
     @stretch("sum of rows")
     def row_sums(
         self, products: Sequence[Any], tile: KeyTile, head: QueryTile, row: Any,
-        before: Sequence[Any], *, is_masked: bool,
+        before: Sequence[Any], *, is_masked: bool, fetched: Sequence[Sequence[Any]],
     ) -> list[Any]:  # fmt: skip
         """Sums of what delta adds up, one of each of the thread's queries.
 
-        products: dP of a block.  before: the sums of the blocks before.
+        products: dP of a block.  before: the sums of the blocks before.  fetched: by `fetch`.
         """
         walk = self.weight_walks.branch(is_masked=is_masked)
         is_cut = is_masked and self._cuts
@@ -100,6 +106,7 @@ class QueryWalk(GradientWalk):
                 place = 4 * j + 2 * half
                 self.hands["products"].current = ops.from_elements(list(products[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
+                self.know_stored(walk, fetched, at, j, half)
                 pair = walk.value(value, at, 2)
                 if inside is not None:
                     pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
@@ -123,6 +130,26 @@ class QueryWalk(GradientWalk):
             found.append(value)
         return found
 
+    def _store(
+        self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
+    ) -> None:
+        """Stores as the base class does, and in the order F16x16 a tile of 16 x 16 at once."""
+        tiled = [(value, target) for value, target in self.kept if _is_stored_by_tiles(target)]
+        others = [pair for pair in self.kept if not _is_stored_by_tiles(pair[1])]
+        self._store_all(others, walk, at, tile, row, j, half)
+        s = self.schedule
+        inside = self._key(tile) < self.kernel.size(s.keys) if s.has_tail else None
+        if s.has_row_tail:
+            first = row + (self.right + 8 * (j // 2 * 2))
+            inside = ops.both(inside, first < self.kernel.size(s.queries))
+        for number, (value, target) in enumerate(tiled):
+            held = self.tiles.setdefault(number, [])
+            held.append((at, walk.value(value, at, 2)))
+            if len(held) == 4:  # of two blocks of 8 keys, both halves each
+                parts = [held[place][1] for place in (0, 2, 1, 3)]
+                target.store_tile(held[0][0], parts, inside)
+                held.clear()
+
     @property
     def _cuts(self) -> bool:
         return self.schedule.has_row_tail
@@ -135,3 +162,7 @@ class QueryWalk(GradientWalk):
             return ops.from_elements(lanes)
 
         return pair
+
+
+def _is_stored_by_tiles(target: GlobalTensor) -> bool:
+    return isinstance(target, TiledTensor) and target.tensor.alignment >= MAX_ACCESS_BYTES

@@ -25,7 +25,7 @@ def prepared(fusion: Fusion) -> Prepared:
     """The fusion with the names that kernels know its operations by."""
     found = gradient_of(fusion)
     parts: dict[str, Sequence[Op]] = {name: [op] for name, op in found.parts.items()}
-    return Prepared(fusion, parts=parts | {"largest": found.largest})
+    return Prepared(fusion, parts=parts | {"largest": found.largest, "stored": found.stored})
 
 
 def type_reasons(

@@ -38,6 +38,7 @@ from ...dtypes import DType
 from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .bwd_schedule import GradientSchedule, KeyTile
+from .bwd_stored import StoredWeights
 from .scale import number_value, times_log2e
 from .schedule import QueryTile
 from .walk import Forward, Hand
@@ -113,6 +114,8 @@ class GradientWalk:
         for value, inner, _ in parts.gradient_scales:
             leaves[value] = Forward(inner)
         self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
+        of_keys = self.pair_axis != _ALONG
+        self.stored = StoredWeights.all_of(self.kernel, parts, self.schedule, of_keys=of_keys)
 
     def _take_scores(self, leaves: dict[Any, Any], masked: Masks) -> None:
         """Makes the walks of scores, whose exponentials and sums become leaves of the others."""
@@ -233,13 +236,27 @@ class GradientWalk:
 
     # ---- the second part
 
+    @stretch("load")
+    def fetch(self, tile: KeyTile, head: QueryTile, row: Any) -> list[list[Any]]:
+        """Words of a block's stored weights, loaded ahead of the block's products."""
+        return [s.load(tile, head, row, self.thread) for s in self.stored]
+
+    def know_stored(
+        self, walk: Walk, fetched: Sequence[Sequence[Any]], at: Sequence[Coordinate], j: int,
+        half: int,
+    ) -> None:  # fmt: skip
+        """Gives a walk the stored weights of a pair of scores."""
+        for stored, words in zip(self.stored, fetched, strict=True):
+            walk.know(stored.value, at, 2, stored.pair(words, j, half))
+
     @stretch("score gradient")
     def words(
         self, sums: Sequence[Any], exponentials: Sequence[Any], products: Sequence[Any],
         tile: KeyTile, head: QueryTile, row: Any, rows: Any, *, is_masked: bool,
+        fetched: Sequence[Sequence[Any]] = (),
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """Words of P' and of dS', two queries each.  sums: of the first product, which gradients
-        of functions of scores are made of."""
+        of functions of scores are made of.  fetched: by `fetch`."""
         parts, walk = self.parts, self.weight_walks.branch(is_masked=is_masked)
         is_cut = is_masked and self._cuts
         inside = self._inside(tile, row) if is_cut else None
@@ -257,6 +274,7 @@ class GradientWalk:
                     if values:
                         self.hands[name].current = ops.from_elements(list(values[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
+                self.know_stored(walk, fetched, at, j, half)
                 if self.makes[0]:
                     weights.append(self._word(walk.value(self.p, self._of_weights(at), 2), 0))
                 if self.makes[1]:
@@ -295,11 +313,17 @@ class GradientWalk:
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
         """Stores what else a pair of scores has, if both are scores."""
+        self._store_all(self.kept, walk, at, tile, row, j, half)
+
+    def _store_all(
+        self, kept: Sequence[tuple[Any, GlobalTensor]], walk: Walk, at: Sequence[Coordinate],
+        tile: KeyTile, row: Any, j: int, half: int,
+    ) -> None:  # fmt: skip
         s, key = self.schedule, self._key(tile) + 8 * half
         inside = key < self.kernel.size(s.keys) if s.has_tail else None
         query, size = row + (self.right + 8 * j), self.kernel.size(s.queries)
         is_whole = self.pair_axis == _ALONG and s.queries.known_divisor() % 2 == 0
-        for value, target in self.kept:
+        for value, target in kept:
             found = walk.value(value, at, 2)
             for i, part in enumerate([found] if is_whole else ops.elements(found)):
                 place, there = query + i, list(at)
