@@ -55,7 +55,7 @@ class GradientReader(OperandReader):
             raise Unlike(listed(anchors, "no matmul"), ACCEPTED)
         return products
 
-    def products_ahead(self, op: Matmul, products: Sequence[Matmul]) -> set[Op]:
+    def products_ahead(self, op: Matmul, products: Sequence[Op]) -> set[Op]:
         above = self.fusion.sources(op.a) | self.fusion.sources(op.b)
         return {other for other in products if other in above}
 
