@@ -114,6 +114,11 @@ class Im2colBox:
         assert has_swizzle or not self.is_swizzled, f"no swizzle for rows of {self.row_bytes}"
 
     @property
+    def extents(self) -> tuple[int, int]:
+        """Channels and pixels."""
+        return self.channels, self.pixels
+
+    @property
     def row_bytes(self) -> int:
         return self.channels * self.tensor.type.bits // 8
 

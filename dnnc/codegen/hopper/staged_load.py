@@ -26,7 +26,7 @@ class StagedLoad:
     box: [columns, 64 rows], innermost first; turned: [64 rows, columns], of 16-bit elements.
     """
 
-    box: tma.Box
+    box: tma.MovedBox
     is_turned: bool = False
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from ...dialect.tensor import Tensor
 from ...expr import Expr, at_least, ceildiv
@@ -88,6 +88,25 @@ class Box:
             swizzle=SWIZZLES[self.row_bytes] if self.is_swizzled else "NONE",
             l2_promotion="L2_256B",
         )
+
+
+class MovedBox(Protocol):
+    """A box of rows that copies bring to shared memory.  extents: elements of a row, rows."""
+
+    @property
+    def tensor(self) -> Tensor: ...
+
+    @property
+    def extents(self) -> tuple[int, ...]: ...
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def recipe(self) -> TensorMap: ...
 
 
 def with_parts(box: Box) -> list[Box]:
@@ -174,7 +193,7 @@ def refusal(tensor: Tensor, axes: Sequence[int]) -> str | None:
     return None
 
 
-def map_argument(kernel: Kernel, box: Box) -> Any:
+def map_argument(kernel: Kernel, box: MovedBox) -> Any:
     """The tensor map of a box as a kernel argument, !llvm.ptr."""
     return kernel.tensor_map(box.recipe)
 

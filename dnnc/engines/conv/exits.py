@@ -56,12 +56,11 @@ def exit_seconds(
     tile: pixels and channels.  of_tile(whether channels are kept): partials of an element that a
     tile has, and the elements a second of an SM that reductions take.
     """
-    pixels, channels = (
-        typical(shape_of(conv_of(fusion)).pixels),
-        typical(conv_of(fusion).made.shape[1]),
-    )
+    shape = shape_of(conv_of(fusion))
+    phases = shape.spread.phases if shape.spread else 1
+    pixels, channels = typical(shape.pixels), typical(conv_of(fusion).made.shape[1])
     found = []
     for op in exits_of(fusion):
         each, rate = of_tile(typical(op.y.elements()) >= channels > 1)
-        found.append(TileReduction(op, rate, -(-pixels // tile[0]) * each))
-    return exit_seconds_of(found, pixels * channels, target)
+        found.append(TileReduction(op, rate, -(-pixels // tile[0]) * phases * each))
+    return exit_seconds_of(found, pixels * phases * channels, target)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
-from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.staged_store import TURNED_BYTES
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.tensor import Tensor
@@ -96,8 +96,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
             _epilogue_of(fusion, shape, swaps=True),
         ),
         results=ResultFacts(
-            # Pixels of a phase that are read one by one, along columns, serialize the products.
-            swaps=(0,) if booleans_of(fusion) or (shape.spread and y_loads(fusion)) else (0, 1),
+            swaps=(0,) if booleans_of(fusion) or _reads_apart(fusion, swaps=True) else (0, 1),
             is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         ),
         most_sums=_most_sums(fusion),
@@ -173,7 +172,10 @@ def _is_even(shape: ConvShape, *, swaps: bool) -> bool:
 
 def pixels_move_by_tma(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
     """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
-    return shape.spread is None and _are_rows(tensor, shape.groups, swaps=swaps)
+    if shape.spread is None:
+        return _are_rows(tensor, shape.groups, swaps=swaps)
+    windows, is_fit = shape.phase_windows, not swaps or tensor.type.bits == 8 * TURNED_BYTES
+    return is_fit and windows is not None and im2col.refusal(tensor, windows) is None
 
 
 def pixels_are_staged(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
@@ -232,9 +234,16 @@ def _lines(begins: int, row_bytes: int) -> float:
 def _most_sums(fusion: Fusion) -> int:
     """The most sums of two rows of a thread."""
     has_phases = shape_of(conv_of(fusion)).spread is not None
-    if (computes(fusion) or has_phases) and y_loads(fusion):
+    if (computes(fusion) and y_loads(fusion)) or _reads_apart(fusion, swaps=False):
         return _MOST_BESIDE_LOADS
     return _MOST_SCATTERED if has_phases else _MOST_SUMS
+
+
+def _reads_apart(fusion: Fusion, *, swaps: bool) -> bool:
+    """Whether threads read pixels of a phase one by one: along columns they serialize products."""
+    shape = shape_of(conv_of(fusion))
+    staged = [t for t in staged_y_loads(fusion) if pixels_move_by_tma(t, shape, swaps=swaps)]
+    return shape.spread is not None and any(t not in staged for t in y_loads(fusion))
 
 
 def y_loads(fusion: Fusion) -> list[Tensor]:

@@ -30,7 +30,7 @@ from ...codegen.walk.index import Coordinate, Index
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch, Rewriter
+from ..product.matrices_sm90 import Batch, BoxSpace, Rewriter
 from .halo import Halo, loaded_axes, stored_view
 from .operands_sm90 import RingOperand, element_of, group_of
 from .pattern import GROUP, ConvShape
@@ -59,7 +59,7 @@ def halo_operand(
 
 
 @dataclass
-class HaloSpace:
+class HaloSpace(BoxSpace):
     """Rows are the channels of a group; columns the positions of tiles, counted through.
 
     dims: of Y.

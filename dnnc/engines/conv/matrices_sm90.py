@@ -17,17 +17,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.hopper import tma
+from ...codegen.hopper import im2col, tma
 from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper.im2col import Im2colBox
 from ...codegen.kernel import Kernel
 from ...codegen.region import Region
+from ...codegen.tiles.schedule import TilePlace
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
 from ...codegen.walk.loops import coordinates_of
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch, Matrices
+from ..product.matrices_sm90 import Batch, BoxSpace, Matrices
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .facts_sm90 import REWRITTEN
@@ -152,7 +154,7 @@ def _halo_matrices(
 
 
 @dataclass
-class PixelSpace:
+class PixelSpace(BoxSpace):
     """Rows are the pixels of all images, counted through; columns the channels of a group.
 
     dims: of Y.  pair: neighbours along the columns that the epilogue works on together.
@@ -183,7 +185,16 @@ class PixelSpace:
     def axes(self) -> SpaceAxes:
         pixels, channels = self.pixel_axes, (1,)
         rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
-        return SpaceAxes(rows, columns, {GROUP: 1})
+        return SpaceAxes(rows, columns, {GROUP: 1, **self._phase_axes})
+
+    @property
+    def _phase_axes(self) -> dict[int, int]:
+        """Of each axis of the batch that counts phases, an axis of pixels: reductions at the exit
+        are over all of those that are not 1."""
+        if self.places is None:
+            return {}
+        pixels = [axis for axis in self.pixel_axes if self.dims[axis].constant != 1]
+        return dict.fromkeys(self.places.spread.batch_axes, pixels[0]) if pixels else {}
 
     def is_row(self, batch: Batch, row: Any) -> Any:
         return None if self.swaps else self._is_pixel(batch, row)
@@ -244,3 +255,23 @@ class PixelSpace:
         if self.swaps:
             row, column = column, row
         return tma.place(box, [group, Index(row), Index(column)])
+
+    def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
+        if (windows := self.shape.phase_windows) is None:
+            return super().loaded_box(tensor, columns, rows)
+        return Im2colBox(tensor, windows, *((rows, columns) if self.swaps else (columns, rows)))
+
+    def load(
+        self, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
+    ) -> None:
+        if not isinstance(box, Im2colBox):
+            super().load(target, map_, box, place, barrier)
+            return
+        assert self.places is not None, "phases of pixels"
+        pixel, channel = (place.column, place.row)[:: 1 if self.swaps else -1]
+        if self.groups > 1:
+            channel = channel + place.batch[GROUP].index().base * self.shape.k_group
+        phase = self.places.spread.chosen(place.batch)
+        origins = [phase.origin(axis) for axis in range(len(box.windows))]
+        at = [channel, *im2col.first_pixel(self.kernel, box, pixel)]
+        im2col.load(target, map_, at, im2col.offsets_of(box, origins), barrier)

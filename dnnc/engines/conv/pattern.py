@@ -163,6 +163,11 @@ class ConvShape:
         pairs = zip(self.windows, self.x.shape[2:], strict=True)
         return (self.x.shape[0], *(window.outputs(extent) for window, extent in pairs))
 
+    @property
+    def phase_windows(self) -> tuple[Window, ...] | None:
+        """See `Spread.windows`; None: there are no phases, or sizes are symbols."""
+        return self.spread and self.spread.windows(self.made[2:], self.counted[1:])
+
     @cached_property
     def y(self) -> tuple[Expr, ...]:
         """Dims of the output."""

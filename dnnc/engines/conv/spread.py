@@ -192,6 +192,20 @@ class Spread:
         """Axes of a batch that count phases, after that of groups."""
         return tuple(1 + axis for axis in range(len(self.axes)))
 
+    def windows(self, pixels: Sequence[Expr], counted: Sequence[Expr]) -> tuple[Window, ...] | None:
+        """The windows by which im2col loads meet the pixels of a phase in tensors of dX's dims, a
+        phase as the tap at its origins; None: some sizes are symbols.
+
+        pixels: extents of dX.  counted: pixels of a phase along the same axes.
+        """
+        found = list[Window]()
+        for axis, extent, own in zip(self.axes, pixels, counted, strict=True):
+            if extent.constant is None or own.constant is None:
+                return None
+            past = own.constant * axis.stride - extent.constant
+            found.append(Window(axis.stride, axis.stride, post=past))
+        return tuple(found)
+
     # ---- of a tile
 
     def chosen(self, batch: Mapping[int, Coordinate]) -> ChosenPhase:

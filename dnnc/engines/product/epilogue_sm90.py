@@ -71,7 +71,10 @@ class Epilogue:
         self.layout = AccumulatorLayout(t.shared.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
-            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.epilogue.is_turned))
+            (
+                arguments[place][0],
+                StagedLoad(self._loaded_box(arguments[place][1]), t.epilogue.is_turned),
+            )
             for place in t.epilogue.loads
         ]
         self.stores = [
@@ -94,6 +97,10 @@ class Epilogue:
 
     def _box(self, tensor: Any) -> tma.Box:
         return self.matrices.space.box(tensor, self.tiling.shared.buffer_columns, wgmma.M)
+
+    def _loaded_box(self, tensor: Any) -> tma.MovedBox:
+        columns = self.tiling.shared.buffer_columns
+        return self.matrices.space.loaded_box(tensor, columns, wgmma.M)
 
     def _store_boxes(self, store: StagedStore) -> list[tma.Box]:
         """What copies store of a buffer: all of it, or of a group the rows up to its end."""
@@ -146,7 +153,7 @@ class Epilogue:
         block, inner = number // per_block, number % per_block
         there = tile.moved(block * wgmma.M, inner * t.shared.buffer_columns)
         for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
-            tma.load(place, map_, self._corner(load.box, there), barrier)
+            self.matrices.space.load(place, map_, load.box, there, barrier)
             place = byte_pointer(place, load.bytes)
 
     # ---- the consumers

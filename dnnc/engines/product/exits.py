@@ -8,6 +8,7 @@ combines runs of them.  The result is the same in every run.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,7 @@ class PartialExits:
 
     def _loops(self, reduced: set[int], *, kept: bool) -> Iterator[int]:
         """The loops over matrices whose axes are kept, or are reduced."""
-        for (loop,) in self.batch.groups:
+        for loop in itertools.chain.from_iterable(self.batch.groups):
             if (self.axes.batch[loop] not in reduced) == kept:
                 yield loop
 

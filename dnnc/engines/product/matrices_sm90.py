@@ -66,8 +66,30 @@ class MatrixSpace(Protocol):
         """The coordinates in its map of a box that begins at a row and a column."""
         ...
 
+    def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
+        """The box that one copy brings of a tensor of the product's dims."""
+        ...
 
-class WholeSpace:
+    def load(
+        self, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
+    ) -> None:
+        """Starts the copy of such a box from a place on; arguments: see `tma.load`."""
+        ...
+
+
+class BoxSpace:
+    """The part of a `MatrixSpace` in which what copies bring lies as what they store."""
+
+    def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
+        return self.box(tensor, columns, rows)
+
+    def load(
+        self, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
+    ) -> None:
+        tma.load(target, map_, self.corner(box, place.batch, place.row, place.column), barrier)
+
+
+class WholeSpace(BoxSpace):
     """The part of a `MatrixSpace` whose rows and columns before their end are all of the product,
     without reductions at the exit."""
 
