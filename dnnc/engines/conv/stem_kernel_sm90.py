@@ -30,7 +30,7 @@ from ...codegen.walk.region_walk import Walk
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...mlir import arith, nvvm
-from ..product.matrices_sm90 import Batch
+from ..product.matrices_sm90 import Batch, BoxSpace
 from .operands_sm90 import RingOperand
 from .pattern import ConvShape, image_view
 from .stem import ACROSS, GROUP, Stem, rows_view
@@ -132,7 +132,7 @@ class StemFilter:
 
 
 @dataclass
-class StemSpace:
+class StemSpace(BoxSpace):
     """Rows are the pixels of blocks, counted through; columns the output channels.
 
     dims: of Y.

@@ -219,7 +219,7 @@ class ConvWgradSm90Engine(Engine):
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            facts = facts_of(fusion, parts_apart, False, makes)
+            facts = facts_of(fusion, parts_apart, False, makes and not shape.computes)
             for loop in map(Choice.of, legal_choices(facts, target, 0, _TILES)):
                 if _spill_reasons(loop):
                     continue
