@@ -5,12 +5,14 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.choosing import heuristics
+from dnnc.target import of
 from tests.dialect.conv_gradient_examples import response_dims
 from tests.support.checked import random_inputs
 
 from .convs import H, N, W, around, image, packed, ptx_of
 from .test_halo_sm90 import with_halo
-from .test_sm90 import SMALL, new_graph, run
+from .test_sm90 import SMALL, new_graph, refused, run
 
 SWAPPED = {**SMALL, "SWAP_AB": 1}
 TURNED = {"convolution_mode": "CONVOLUTION"}
@@ -174,6 +176,65 @@ def test_pixels_that_meet_no_tap_have_tiles_where_something_follows(knobs):
     dx = dgrad(g, [2, 40, 7, 6], [72, 40, 1, 1], around(0, 2))
     g.add(dx, g.tensor([1, 40, 1, 1])).set_output()
     assert "{0, 0, 0, 0}" not in ptx_of(run(g, knobs=knobs))
+
+
+def of_norm(g, dx):
+    """DgradDreluBNBwdWeight of cuDNN's guide, of dX: it is masked by the ReLU of a batch norm of x,
+    whose gradients are sums over all pixels."""
+    dims = dx.get_dim()
+    one = [1, dims[1], *[1] * (len(dims) - 2)]
+    mean, rstd, scale, bias = (g.tensor(one, data_type=dtypes.f32) for _ in range(4))
+    normal = g.mul(g.sub(image(g, dims), mean), rstd)
+    masked = g.relu_backward(dx, g.add(g.mul(normal, scale), bias))
+    masked.set_output().set_data_type(dtypes.f16)
+    for value in (g.mul(masked, normal), masked):
+        g.reduction(value, "add").set_dim(one).set_output().set_data_type(dtypes.f32)
+
+
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
+@pytest.mark.parametrize("name", [name for name in STRIDED if "without" not in name])
+def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name, knobs):
+    """x comes by im2col copies; pixels of a phase that the image has not are no part of sums."""
+    g, (x, w, parameters) = new_graph(), STRIDED[name]
+    of_norm(g, dgrad(g, x, w, parameters))
+    plan = run(g, knobs=knobs, slack=4.0, allowance=1e-4)
+    assert [kernel.name.rpartition("_")[2] for kernel in plan.programs[0].kernels] == [
+        "sm90", "exit0",
+    ]  # fmt: skip
+    operands = 2 if name != "one tap: most pixels are zeros" else 3  # a step of zeros is apart
+    assert ptx_of(plan).count("im2col") == operands
+
+
+def test_sums_of_phases_of_any_size():
+    """Threads load x: where an image ends is known at run time alone.  A maximum is of pixels,
+    not of the zeros past them."""
+    g = new_graph()
+    dx = dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1, 2))
+    dx = g.sub(g.add(dx, image(g, [N, 16, H, W])), g.tensor_scalar(8.0))
+    dx.set_output().set_data_type(dtypes.f16)
+    for mode, dims in (("max", [1, 16, 1, 1]), ("add", [1, 1, 1, 1])):
+        g.reduction(dx, mode).set_dim(dims).set_output().set_data_type(dtypes.f32)
+    plan = run(g, {"N": 2, "H": 7, "W": 8}, slack=4.0, allowance=1e-4)
+    run(g, {"N": 3, "H": 8, "W": 5}, plan=plan, slack=4.0, allowance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("x", "kept"), [([2, 16, 7, 8], [2, 1, 7, 8]), ([1, 16, 1, 1], [1, 1, 1, 1])], ids=str
+)
+def test_sums_that_keep_pixels_of_phases_are_refused(x, kept):
+    g = new_graph()
+    dx = dgrad(g, x, [24, 16, 1, 1], around(0, 2))
+    g.reduction(dx, "add").set_dim(kept).set_output()
+    assert "reductions over all pixels" in refused(g)["operations"].supported
+
+
+def test_dgrad_with_a_stride_and_a_batch_norm_is_one_fusion():
+    g = new_graph()
+    of_norm(g, dgrad(g, [32, 64, 28, 28], [128, 64, 1, 1], around(0, 2)))
+    config = heuristics.best_config(g.graph.finalize(), of("sm_90a"), ["A", "FALLBACK"])
+    assert [choice.engine.name for choice in config.choices] == ["conv_sm90"]
 
 
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (32, 2)])
