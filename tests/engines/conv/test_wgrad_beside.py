@@ -5,6 +5,8 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.choosing import heuristics
+from dnnc.target import of
 from tests.dialect.conv_gradient_examples import response_dims
 from tests.support.checked import check, random_inputs
 
@@ -141,7 +143,9 @@ COMPUTED = {
         [2, 128, 3, 16], [64, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
     ),
     "halo, columns": ([1, 64, 4, 16], [80, 64, 3, 3], around(1), {**HALO, "TILE_COLS": 8}),
-    "strided, 72 channels": ([2, 72, 9, 7], [72, 72, 1, 1], around(0, 2), {"TILE_N": 192}),
+    "strided, 72 channels": (
+        [2, 72, 9, 7], [264, 72, 1, 1], around(0, 2), {"TILE_M": 256, "TILE_N": 128}
+    ),
     "parts, blocks that share X": (
         [2, 64, 5, 7], [192, 64, 2, 1], around(0),
         {"SPLIT_K_BUF": 2, "TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2},
@@ -166,6 +170,17 @@ def test_blocks_compute_x(name):
     (fusion,), kernels = plan.programs[0].fusions, plan.programs[0].kernels
     assert "DOWN_CONVERT_INPUTS" in fusion.notes
     assert [kernel.name.rpartition("_")[2] for kernel in kernels] == ["sm90", "sum"]
+
+
+def test_tall_tiles_compute_x_once_for_all_their_rows():
+    """Tiles of 256 rows are offered, and chosen where X is computed for 512."""
+    g = new_graph()
+    dy = image(g, [64, 512, 28, 28])
+    x = computed(g, [64, 256, 56, 56])
+    g.conv_wgrad(x, dy, **around(0, 2)).set_dim([512, 256, 1, 1]).set_output()
+    config = heuristics.best_config(g.graph.finalize(), of(TARGET), ["A", "FALLBACK"])
+    (choice,) = config.choices
+    assert (choice.knobs["KERNEL_CFG"], choice.knobs["TILE_M"]) == (1, 256)
 
 
 def test_blocks_compute_no_x_whose_padding_they_do_not_see():
