@@ -70,6 +70,11 @@ class Target:
         """Whether `mma.sync` of fp8 is one instruction, not made of f16's by the assembler."""
         return self.has_fp8_convert and self.capability[0] not in (9, 10)
 
+    @property
+    def overlaps_launches(self) -> bool:
+        """Whether a kernel may start before the one ahead of it ends, and wait for it."""
+        return self.capability >= (9, 0)
+
     def __str__(self) -> str:
         return self.name
 

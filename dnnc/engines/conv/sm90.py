@@ -129,8 +129,8 @@ class ConvSm90Engine(Engine):
         "bits as it lies in memory, else, and for tiles of fewer than 64 channels, copied first; "
         "with strides, up to "
         f"{_MOST_PHASES} phases of pixels in one launch, with reductions over all pixels, without "
-        "BOOLEAN outputs after it, TILE_ROWS=0; operations on dY in f32 there by a kernel ahead, no "
-        "others",
+        "BOOLEAN outputs after it, TILE_ROWS=0; operations on dY in f32 there by a kernel ahead, "
+        "no others",
     )
 
     # ---- the support surface

@@ -45,7 +45,6 @@ _TOGETHER = 8  # parts that a thread loads at the same time
 _THREADS = 128  # of a block of the second kernel
 _LANES = (8, 4, 2)  # that share an element's parts, of which each has so many at least
 _LEAST_PARTS = 4
-_FIRST_EARLY = (9, 0)  # capability of devices whose launches may overlap
 _SUM_SECONDS = 3.4e-6  # of the second launch, and of a thread's first loads
 _SUM_RATE_SHARE = 0.72  # of memory's bandwidth, by way of L2, that it reads sums at
 _ADD_RATE = 0.6e12  # bytes a second that L2 adds; not measured
@@ -109,7 +108,7 @@ def emit_sum(
     if not loops.is_whole or (beside and 0 in groups[-1]):
         loops = replace(loops, width=1)
     lanes = next((n for n in _LANES if parts >= n * _LEAST_PARTS), 1)
-    is_early = output.target.capability >= _FIRST_EARLY
+    is_early = output.target.overlaps_launches
     kernel = output.kernel("sum", _THREADS)
     blocks = ceildiv(loops.fragments * lanes, _THREADS)
     own = PartSums(kernel, sums, parts, first, lanes, beside)
@@ -129,7 +128,7 @@ def emit_sum(
 
 def emit_losses(losses: LossTotals, output: Output) -> None:
     """Adds a second kernel that adds up sums of dY alone."""
-    is_early = output.target.capability >= _FIRST_EARLY
+    is_early = output.target.overlaps_launches
     kernel = output.kernel("sum", _THREADS)
     with kernel.body():
         _emit_losses(kernel, losses, 0, is_early=is_early)

@@ -22,9 +22,11 @@ from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
 from ...expr import Expr, ceildiv, product
+from ...mlir import nvvm
 
 _THREADS = 256  # of the kernels that combine partials
-_COLUMNS = 32  # of elements that a block of them has, where there are several
+_COLUMNS = (32, 16, 8)  # of elements that a block of them has, where there are several
+_FEW_LOADS = 4  # of a thread: partials that come together
 _MOST_PARTS = 512  # partials of an element that one kernel combines
 _MOST_PLACES = (1 << 31) - 1  # that 32 bits count
 _MOST_RUNS = 65535  # of a grid along y
@@ -185,10 +187,11 @@ class PartialExits:
 
     def _emit_second(self, output: Output, number: int, group: Sequence[Exit]) -> None:
         first = group[0]
-        rows = _THREADS // _COLUMNS if first.kept.groups else _THREADS
-        blocks = ceildiv(first.elements, _THREADS // rows)
         names, parts = [found.name for found in group], first.parts
+        is_early = output.target.overlaps_launches
         if parts.bounds()[1] > _MOST_PARTS:
+            rows = _THREADS // max(_COLUMNS) if first.kept.groups else _THREADS
+            blocks = ceildiv(first.elements, _THREADS // rows)
             least = -(-int(parts.bounds()[1]) // (_MOST_RUNS * rows))
             run, sources = rows * max(_RUN, least), names
             names, runs = [f"folded{name}" for name in names], ceildiv(parts, run)
@@ -196,25 +199,35 @@ class PartialExits:
                 output.workspace(name, runs * found.elements * found.size)
             kernel = output.kernel(f"fold{number}", _THREADS)
             with kernel.body():
-                _Combining(self, kernel, group, sources, parts, rows, run).fold(names)
-            output.launch(kernel, (blocks, runs, 1))
+                _Combining(self, kernel, group, sources, parts, rows, run, is_early).fold(names)
+            output.launch(kernel, (blocks, runs, 1), programmatic=is_early)
             parts = runs
+        rows = _rows_for(parts) if first.kept.groups else _THREADS
+        blocks = ceildiv(first.elements, _THREADS // rows)
         kernel = output.kernel(f"exit{number}", _THREADS)
         with kernel.body():
-            _Combining(self, kernel, group, names, parts, rows, 0).store()
-        output.launch(kernel, (blocks, 1, 1))
+            _Combining(self, kernel, group, names, parts, rows, 0, is_early).store()
+        output.launch(kernel, (blocks, 1, 1), programmatic=is_early)
+
+
+def _rows_for(parts: Expr) -> int:
+    """Threads of a block that share an element: so many that each has few of its partials."""
+    shared = (_THREADS // columns for columns in _COLUMNS)
+    enough = (rows for rows in shared if rows * _FEW_LOADS >= parts.bounds()[1])
+    return next(enough, _THREADS // min(_COLUMNS))
 
 
 class _Combining:
     """A kernel that combines partials: a column of threads those of an element, in order.
 
     sources: buffers of each reduction's, by name.  parts: partials of an element.
-    run: those that a block has, by its place along y; 0: all.
+    run: those that a block has, by its place along y; 0: all.  is_early: it may start before the
+    kernel ahead of it ends.
     """
 
     def __init__(
         self, exits: PartialExits, kernel: Kernel, group: Sequence[Exit], sources: Sequence[str],
-        parts: Expr, rows: int, run: int,
+        parts: Expr, rows: int, run: int, is_early: bool,
     ):  # fmt: skip
         self.exits, self.kernel, self.group, self.rows = exits, kernel, group, rows
         columns = _THREADS // rows
@@ -224,7 +237,7 @@ class _Combining:
         self.count = kernel.size(group[0].elements)
         self.kept = ops.minimum(number, self.count - 1)
         self.is_writer = ops.both(number < self.count, ops.compare("eq", self.row, 0))
-        self.leaves: dict[Any, Any] = exits.region.leaves(kernel)
+        self.leaves: dict[Any, Any] = exits.region.leaves(kernel, is_exclusive=False)
         walk = Walk(kernel, self.leaves, exits.region.symbols)
         combines = [reduce.combiner(walk, found.operation) for found in group]
         start = [reduce.identity(found.operation, 1) for found in group]
@@ -233,22 +246,33 @@ class _Combining:
             begin = ops.block_id("y") * run
             first, end = begin + self.row, ops.minimum(begin + run, end)
         buffers = [self._buffer(name) for name in sources]
+        if is_early:
+            nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
 
         def load(part: Any) -> list[Any]:
-            place = group[0].join(part, self.count, self.kept)
+            kept = ops.minimum(part, end - 1)
+            place, is_there = group[0].join(kept, self.count, self.kept), part < end
             return [
-                ops.load(ops.gep(buffer, place, found.element), found.element, found.size)
-                for buffer, found in zip(buffers, group, strict=True)
+                ops.select(
+                    is_there,
+                    ops.load(ops.gep(buffer, place, found.element), found.element, found.size),
+                    nothing,
+                )
+                for buffer, found, nothing in zip(buffers, group, start, strict=True)
             ]
 
-        totals = reduce.accumulate(combines, start, load, first, end, rows)
+        # Whole groups of loads, that none waits for the one before it.
+        step = rows * reduce.UNROLL
+        whole = first + ((end - first) + (step - 1)) // step * step
+        totals = reduce.accumulate(combines, start, load, first, whole, rows)
         self.totals = [
             reduce.across_block(kernel, f"rows{i}", total, columns, combine)
             for i, (total, combine) in enumerate(zip(totals, combines, strict=True))
         ]
 
     def _buffer(self, name: str) -> Any:
-        return self.kernel.workspace(f"{self.exits.kernel.name}.{name}")
+        name = f"{self.exits.kernel.name}.{name}"
+        return self.kernel.workspace(name, is_exclusive=False)
 
     def fold(self, names: Sequence[str]) -> None:
         """Writes the totals of the block's run."""
@@ -269,7 +293,7 @@ class _Combining:
             at: list[Coordinate] = coordinates_of(
                 len(kept.dims), kept.coordinates(self.kernel, self.kept)
             )
-            for value, target in region.targets(self.kernel):
+            for value, target in region.targets(self.kernel, is_exclusive=False):
                 if any(follows(region, value, total) for total in made) or self._is_beside(value):
                     target.store(at, after.value(value, at, 1))
 
