@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...dialect.fusion import Fusion
+from ...dialect.fusion import Fusion, remembered
 from ...dialect.ops import Reduction
 from ...dialect.tensor import Tensor, text
 from ...expr import Expr, typical
@@ -27,8 +27,16 @@ def pixel_axes(fusion: Fusion) -> set[int]:
     return {axis for axis in (0, *range(2, len(dims))) if dims[axis].constant != 1}
 
 
+@remembered
+def keeps_pixels(fusion: Fusion) -> bool:
+    """Whether a reduction has a result for each pixel."""
+    pixels = pixel_axes(fusion)
+    return any(pixels - set(op.axes) for op in exits_of(fusion))
+
+
 def exit_axes_reasons(fusion: Fusion) -> list[Reason]:
-    """Pixels are counted through images, rows and columns: all are reduced, or none."""
+    """Pixels are counted through images, rows and columns: all are reduced, or none; those of the
+    phases of a gradient with a stride are."""
     dims, pixels = conv_of(fusion).made.shape, pixel_axes(fusion)
     for op in exits_of(fusion):
         reduced = pixels & set(op.axes)
@@ -36,6 +44,10 @@ def exit_axes_reasons(fusion: Fusion) -> list[Reason]:
             what = f"{op.label} over axes {sorted(reduced)} of {text(dims)}"
             supported = "reductions over all pixels of all images, over all channels, or over both"
             return [pattern_reason(what, supported)]
+    has_phases = shape_of(conv_of(fusion)).spread is not None
+    if has_phases and exits_of(fusion) and (keeps_pixels(fusion) or not pixels):
+        what = f"reductions to {text(exits_of(fusion)[0].y.shape)}, {conv_of(fusion).label}"
+        return [pattern_reason(what, "reductions over all pixels after a gradient with a stride")]
     return []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...codegen.hopper import wgmma
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...target import Target
 from ..engine import Reason
@@ -12,7 +12,7 @@ from ..product.knobs_sm90 import COLUMNS, ROWS
 from ..product.pattern import knob_reason, reducing_epilogue_reasons
 from .before_sm90 import computes, kept_operands
 from .choice_sm90 import ConvChoice
-from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes, pixel_axes
+from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .pattern import conv_of, shape_of
 
 _BOOLEANS = "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
@@ -68,13 +68,6 @@ def whole_outputs(fusion: Fusion) -> list[Tensor]:
     """The outputs of Y's dims that are no booleans."""
     dims, kept = conv_of(fusion).made.shape, kept_operands(fusion)
     return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b" and t not in kept]
-
-
-@remembered
-def keeps_pixels(fusion: Fusion) -> bool:
-    """Whether a reduction has a result for each pixel."""
-    pixels = pixel_axes(fusion)
-    return any(pixels - set(op.axes) for op in exits_of(fusion))
 
 
 # ---- the prediction

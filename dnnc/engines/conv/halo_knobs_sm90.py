@@ -18,7 +18,8 @@ from ..product.work import ProductWork
 from ..surface import fewer_than, smem_reasons
 from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .choice_sm90 import ConvChoice
-from .exits_sm90 import keeps_pixels, whole_outputs
+from .exits import keeps_pixels
+from .exits_sm90 import whole_outputs
 from .facts_sm90 import (
     conv_facts_of,
     conv_row_of,

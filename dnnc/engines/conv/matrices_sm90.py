@@ -185,16 +185,7 @@ class PixelSpace(BoxSpace):
     def axes(self) -> SpaceAxes:
         pixels, channels = self.pixel_axes, (1,)
         rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
-        return SpaceAxes(rows, columns, {GROUP: 1, **self._phase_axes})
-
-    @property
-    def _phase_axes(self) -> dict[int, int]:
-        """Of each axis of the batch that counts phases, an axis of pixels: reductions at the exit
-        are over all of those that are not 1."""
-        if self.places is None:
-            return {}
-        pixels = [axis for axis in self.pixel_axes if self.dims[axis].constant != 1]
-        return dict.fromkeys(self.places.spread.batch_axes, pixels[0]) if pixels else {}
+        return SpaceAxes(rows, columns, self.shape.batch_axes)
 
     def is_row(self, batch: Batch, row: Any) -> Any:
         return None if self.swaps else self._is_pixel(batch, row)

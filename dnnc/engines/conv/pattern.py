@@ -150,6 +150,15 @@ class ConvShape:
         return Loops(dims, (*((axes,) if axes else ()), *groups))
 
     @property
+    def batch_axes(self) -> dict[int, int]:
+        """An axis of Y for each axis of the batch, for reductions at the exit: of phases one that
+        counts pixels, all of which are reduced."""
+        if self.spread is None:
+            return {GROUP: 1}
+        pixels = (axis for axis in (0, *range(2, len(self.y))) if self.y[axis].constant != 1)
+        return {GROUP: 1, **dict.fromkeys(self.spread.batch_axes, next(pixels, 0))}
+
+    @property
     def read_share(self) -> float:
         """The share of the pixels of X that any tap meets, about: a stride may leave some out."""
         share = 1.0

@@ -19,7 +19,6 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
-from ...dialect.ops import ConvDgrad
 from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr
@@ -56,12 +55,12 @@ from ..product.pattern import (
     reducing_epilogue_reasons,
 )
 from ..product.surface_sm80 import OPERAND_TYPES, Work
-from ..surface import fp8_reasons, pattern_reason, too_large_reasons
+from ..surface import fp8_reasons, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
-from .pattern import GROUP, ConvShape, conv_of, conv_of_call, shape_of
+from .pattern import ConvShape, conv_of, conv_of_call, shape_of
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .tiles_sm80 import (
     CHANNEL,
@@ -132,7 +131,7 @@ class ConvSm80Engine(Engine):
         "multiple of 8, or all of them pixels of a row of such a number",
         "reductions at the exit, over all pixels (genstats), over all channels, or over both",
         "conv_dgrad, whose X is dY and Y is dX, as a convolution with the filter transposed; with "
-        "strides in one launch, without reductions after it",
+        "strides in one launch, reductions over all pixels at its exit",
     )
 
     # ---- the support surface
@@ -249,10 +248,6 @@ def _cast(fusion: Fusion) -> Fusion:
 def _after_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the convolution is not pointwise work, or reductions at its exit."""
     op = conv_of(fusion)
-    has_strides = isinstance(op, ConvDgrad) and any(stride > 1 for stride in op.stride)
-    if has_strides and exits_of(fusion):
-        what = f"{op.label} of strides {list(op.stride)}, and reductions after it"
-        return [pattern_reason(what, "strides of 1, or no reductions")]
     return (
         reducing_epilogue_reasons(fusion, 0)
         or exit_axes_reasons(fusion)
@@ -308,7 +303,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
         shape.batch,
         PixelSpace(kernel, region.dims_of(call.results[0]), shape),
-        SpaceAxes((0, *range(2, shape.x.rank)), (1,), {GROUP: 1}),
+        SpaceAxes((0, *range(2, shape.x.rank)), (1,), shape.batch_axes),
         beside,
         _depth_of(shape),
     )
@@ -409,6 +404,8 @@ def _narrow_refusal(fusion: Fusion, choice: Sm80Choice) -> str | None:
     are_inputs = op.moved in fusion.inputs and op.w in fusion.inputs and not op.w.is_by_value
     shape = shape_of(op)
     what = together_refusal(shape, op.moved if are_inputs else None)
+    if exits_of(fusion):
+        what = "reductions after it"
     if what is None and not whole_steps(shape, choice.depth):
         what = f"{shape.c_group} channels of dY and TILEK={choice.depth}"
     return what

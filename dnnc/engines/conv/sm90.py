@@ -48,8 +48,7 @@ from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
 from .choice_sm90 import ConvChoice
-from .exits import exits_of, pixel_axes
-from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of, keeps_pixels
+from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .facts_sm90 import (
     beside_of,
     conv_facts_of,
@@ -381,15 +380,14 @@ def _phase_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     if shape.spread is None:
         return []
     supported = (
-        "of a gradient with a stride: pointwise operations after it, reductions over all pixels, "
-        f"no boolean outputs, up to {_MOST_PHASES} phases of pixels"
+        "of a gradient with a stride: pointwise operations after it, no boolean outputs, "
+        f"up to {_MOST_PHASES} phases of pixels"
     )
     op = conv_of(fusion)
     if shape.spread.phases > _MOST_PHASES:
         what = f"{op.label} of strides {list(op.stride)}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "stride", what, supported)]
-    reduces_one = exits_of(fusion) and not pixel_axes(fusion)
-    if computes(fusion) or keeps_pixels(fusion) or reduces_one or booleans_of(fusion):
+    if computes(fusion) or booleans_of(fusion):
         what = f"{op.label} of strides {list(op.stride)}, and what is around it"
         return [pattern_reason(what, supported)]
     return []

@@ -26,6 +26,8 @@ from .exits import Exit, PartialExits, SpaceAxes
 Batch = Mapping[int, Coordinate]
 # (the walk of g2 at a row and a column of the tile, their coordinates).
 At = Callable[[Any, Any], tuple[Walk, Sequence[Coordinate]]]
+# Whether a row of the tile, before the matrix' end, is of the product, i1; None: it is.
+IsThere = Callable[[Any], Any]
 
 
 class TileExits(PartialExits):
@@ -40,8 +42,11 @@ class TileExits(PartialExits):
         self.tile = tile
         assert max(tile) <= kernel.threads, "a thread for each row, or column, of a tile"
 
-    def write(self, at: At, batch: Batch, first: Sequence[Any]) -> None:
-        """The partials of a tile, by all threads of a block; first: its row and column."""
+    def write(self, at: At, batch: Batch, first: Sequence[Any], is_there: IsThere) -> None:
+        """The partials of a tile, by all threads of a block; first: its row and column.
+
+        is_there: of rows that are reduced; the others all are.
+        """
         groups: dict[tuple[bool, bool], list[Exit]] = {}
         for found in self.exits:
             groups.setdefault((found.keeps_row, found.keeps_column), []).append(found)
@@ -49,7 +54,7 @@ class TileExits(PartialExits):
             if keeps_row and keeps_column:  # matrices are reduced alone
                 self._write_elements(group, at, batch, first)
             else:
-                self._write(group, at, batch, first)
+                self._write(group, at, batch, first, is_there)
 
     def _write_elements(
         self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]
@@ -70,7 +75,9 @@ class TileExits(PartialExits):
                     value = reduce.taken(found.operation, value, is_row=False)
                     self._store(found, batch, (0, 0), places, value)
 
-    def _write(self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]) -> None:
+    def _write(
+        self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any], is_there: IsThere
+    ) -> None:
         kept = self._kept_side(group[0])
         columns = 1 if kept is None else self.tile[kept]
         rows = self.kernel.threads // columns
@@ -86,6 +93,8 @@ class TileExits(PartialExits):
             row, column, inside = where(number)
             here, coordinates = at(row, column)
             values = [here.value(inputs_of(f.operation)[0], coordinates, 1) for f in group]
+            if kept != 0:
+                inside = ops.both(inside, is_there(row))
             if inside is not None:
                 pairs = zip(values, neutral, strict=True)
                 values = [ops.select(inside, value, nothing) for value, nothing in pairs]

@@ -451,7 +451,10 @@ class _Emitter:
             each(0, rows * columns // self.kernel.threads)(one)
         if self.exits:
             first = (self.first_m, self.first_n)
-            self.exits.write(lambda *at: self._element(base, batch, *at), batch, first)
+            self.exits.write(
+                lambda *at: self._element(base, batch, *at), batch, first,
+                lambda row: self.matrices.space.is_there(batch, self.first_m + row),
+            )  # fmt: skip
 
     def _element(
         self, base: Any, batch: Batch, row: Any, column: Any

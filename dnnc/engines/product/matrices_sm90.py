@@ -80,12 +80,13 @@ class MatrixSpace(Protocol):
 class BoxSpace:
     """The part of a `MatrixSpace` in which what copies bring lies as what they store."""
 
-    def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
+    def loaded_box(self: MatrixSpace, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
         return self.box(tensor, columns, rows)
 
     def load(
-        self, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
+        self: MatrixSpace, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
     ) -> None:
+        assert isinstance(box, tma.Box), "a box as results are stored"
         tma.load(target, map_, self.corner(box, place.batch, place.row, place.column), barrier)
 
 

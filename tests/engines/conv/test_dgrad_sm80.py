@@ -9,7 +9,7 @@ from tests.dialect.conv_gradient_examples import response_dims
 from tests.support.checked import check, random_inputs
 
 from .convs import H, N, W, around, image, packed, ptx_of
-from .test_dgrad_sm90 import CASES, STRIDED, dgrad
+from .test_dgrad_sm90 import CASES, STRIDED, dgrad, of_norm
 from .test_pattern import new_graph
 
 SMALL = {"TILE_M": 32, "TILE_N": 64}
@@ -142,9 +142,20 @@ def test_strides_of_operands_that_come_one_by_one(what):
     run(g)
 
 
-def test_a_reduction_after_a_stride_is_a_kernel_of_its_own():
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", ["one tap: most pixels are zeros", "groups", "uneven, turned"])
+def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name):
+    g, (x, w, parameters) = new_graph(), STRIDED[name]
+    of_norm(g, dgrad(g, x, w, parameters))
+    plan = run(g, slack=4.0, allowance=1e-4)
+    assert len(plan.programs[0].kernels) == 2
+
+
+def test_a_tile_of_all_phases_has_no_sums():
+    """A maximum of pixels that the image has; those past its end would be zeros."""
     g = new_graph()
-    dx = dgrad(g, [1, 16, 5, 4], [24, 16, 3, 3], around(1, 2))
-    g.reduction(dx, "add").set_dim([1, 16, 1, 1]).set_output().set_data_type("f32")
+    dx = g.sub(dgrad(g, [1, 8, 5, 4], [24, 8, 3, 3], around(1, 2)), g.tensor_scalar(8.0))
+    g.reduction(dx, "max").set_dim([1, 1, 1, 1]).set_output().set_data_type("f32")
     plan = check(g, slack=4.0)
-    assert plan.programs[0].fusions[0].engine == "conv_sm80"
+    (fusion,) = plan.programs[0].fusions
+    assert (fusion.engine, fusion.knobs["TILE_N"] > 32) == ("conv_sm80", True)
