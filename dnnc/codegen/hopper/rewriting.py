@@ -30,7 +30,6 @@ from ..region import Region, identity_access
 from ..state import each
 from ..walk.index import Index
 from ..walk.region_walk import Walk
-from . import tma
 from .wgmma import ROW_BYTES
 
 WARPS = 3
@@ -129,13 +128,15 @@ class Rewriting:
         inside: Callable[[Any], Any],
         wait: Callable[[], None],
         keep: Callable[[Any, Index, Any, Any], None] | None = None,
+        *,
+        together: int = 0,
     ) -> None:
-        """Rewrites a tile, by all threads.
+        """Rewrites a tile, by all threads.  The caller shows it to products, by `tma.show_writes`.
 
         first_k: of the tile, in its group.  group: the group's first element of k.
         inside(row): whether a row is not all zeros; None: always.  wait: until raw tiles are there.
         keep(row, k in the group, fragment, whether it is of the group) stores what is computed
-        elsewhere too.
+        elsewhere too.  together: rows of a thread that are in registers at a time; 0: few.
         """
         chunk = self.thread & (self.tile.chunks - 1)
         own, step = self.thread // self.tile.chunks, self.row_step
@@ -146,22 +147,34 @@ class Rewriting:
         self._load_what_rows_share(walk, at)
         wait()
 
-        def some(first: Any, count: int) -> None:
-            """Rewrites rows from one on, each a step after the last."""
+        def some(first: Any, count: int, last: Any = None) -> None:
+            """Rewrites rows from one on, each a step after the last.
+
+            last: whether the thread has the last one; None: it has.
+            """
             numbers = [first + i * step for i in range(count)]
+            if last is not None:  # else another of its own, which it reads before it is rewritten
+                numbers[-1] = ops.select(last, numbers[-1], numbers[0])
             taken = [[raw.load(slot, n, place, self.elems) for raw in self.raws] for n in numbers]
             made = [
                 self._zeroed(self._value(walk, fragments, at), ops.both(is_there, inside(n)))
                 for n, fragments in zip(numbers, taken, strict=True)
             ]
-            for n, value in zip(numbers, made, strict=True):
+            for i, (n, value) in enumerate(zip(numbers, made, strict=True)):
                 if keep is not None:
                     keep(n, Index(k, 1, self.elems), self._fragment(value), is_there)
                 target = smem.byte_pointer(slot, self.tile.offset(n, chunk) + self.offset)
-                ops.store(target, value, CHUNK_BYTES)
+                if last is None or i < count - 1:
+                    ops.store(target, value, CHUNK_BYTES)
+                    continue
+                with ops.if_(last):
+                    ops.store(target, value, CHUNK_BYTES)
 
         whole, rest = divmod(rows, step)
-        together = self._together
+        if rest and whole < together:  # all at once
+            some(own, whole + 1, own < rest)
+            return
+        together = together or self._together
         loops, left = divmod(whole, together)
 
         if loops:
@@ -176,7 +189,6 @@ class Rewriting:
         if rest:
             with ops.if_(own < rest):
                 some(own + whole * step, 1)
-        tma.show_writes()
 
     @property
     def _together(self) -> int:

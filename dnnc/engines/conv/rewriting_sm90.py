@@ -184,6 +184,7 @@ class Rewriter:
             self.ring.slot(cursor), rows, channel, group, inside,
             lambda: mbarrier.wait(self.barrier(cursor), cursor.phase), keep,
         )  # fmt: skip
+        tma.show_writes()
         nvvm.bar_warp_sync(ops.const(-1))
         lane = ops.thread_id() & (WARP_THREADS - 1)
         with ops.if_(lane.eq(0)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...codegen import ops
+from ...codegen.hopper import tma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.rewriting import RawRows, Rewriting
 from ...codegen.hopper.wgmma import ROW_BYTES
@@ -26,6 +27,8 @@ from ...expr import Expr
 from ...mlir import ir
 from .wgrad import CHUNK, WgradShape, group_of, loaded_values, part_of, tap_and_channel
 from .wgrad_rewriting_sm90 import OperandRewriter
+
+_TOGETHER = 6  # rows of a thread that are in registers at a time: those of a panel
 
 
 def rewriting_of(
@@ -60,8 +63,10 @@ class TapRewriter(OperandRewriter):
             self.rewriting.rewrite(
                 smem.byte_pointer(slot, panel * ROW_BYTES), CHUNK,
                 ops.minimum(channel, (shape.chunks - 1) * CHUNK), group,
-                lambda row: first + row < pixels, lambda: self.wait(here),
+                lambda row: first + row < pixels, lambda: self.wait(here), together=_TOGETHER,
             )  # fmt: skip
+
+        tma.show_writes()
 
 
 @dataclass
@@ -95,5 +100,7 @@ class HaloRewriter(OperandRewriter):
         group = group_of(place.batch) * shape.c_group
         rows = tile.input_rows * tile.pitch
         self.rewriting.rewrite(
-            self.ring.slot(here), rows, channel, group, inside, lambda: self.wait(here)
-        )
+            self.ring.slot(here), rows, channel, group, inside, lambda: self.wait(here),
+            together=_TOGETHER,
+        )  # fmt: skip
+        tma.show_writes()
