@@ -105,3 +105,17 @@ class Patches:
             fits = start + self.sizes[axis] <= end
             inside = fits if inside is None else inside & fits
         return inside
+
+
+def apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> list[list[int]]:
+    """The groups of loops with some axes in none with others."""
+    found: list[list[int]] = []
+    for group in groups:
+        is_open = False
+        for axis in group:
+            if is_open and axis not in axes:
+                found[-1].append(axis)
+            else:
+                found.append([axis])
+            is_open = axis not in axes
+    return found

@@ -23,8 +23,9 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Access, Region, identity_access, loop_groups
 from ...codegen.state import each
-from ...codegen.walk.index import Group, Index, Part
+from ...codegen.walk.index import Coordinate, Group, Index, Part
 from ...codegen.walk.loops import Loops, coordinates_of
+from ...codegen.walk.patches import Patches, apart
 from ...codegen.walk.region_walk import Reducer, Walk
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor, dense_order, stride_order, text
@@ -35,9 +36,11 @@ from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..knob_values import KnobValues
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from ..views.refined import refined
+from .shared import costly_of_fusion, costly_of_region, shared_places, shared_seconds
 from .turned import Sweep
 
 _THREADS = 256
+_MOST_SHARED = 8  # fragments of a thread that share costly functions
 _MOST_HELD = 192  # registers of a thread, for elements that are to be stored
 
 
@@ -99,6 +102,12 @@ class FragmentEngine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         kernel = output.kernel("", tile["threads"])
+        if "patch" in tile:
+            patches = _patches_of(region, tile)
+            with kernel.body():
+                _emit_patches(kernel, region, patches, self.reducer)
+            output.launch(kernel, (ceildiv(patches.loops.fragments, tile["threads"]), 1, 1))
+            return
         with kernel.body():
             loops = loops_of(region, tile)
             _emit_body(kernel, region, loops, tile["unroll"], self.reducer)
@@ -156,11 +165,19 @@ class PointwiseEngine(FragmentEngine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         unrolls = (4, 2, 1) if len(fusion.inputs) <= 4 else (2, 1)
+        if shared_places(fusion.outputs[0], costly_of_fusion(fusion), _MOST_SHARED):
+            unrolls = (_MOST_SHARED, *unrolls)
         return [FragmentChoice(16, unroll).knobs for unroll in unrolls]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        """Seconds that memory takes, and that gathers add where inputs run across the outputs."""
+        """Seconds that memory takes, that costly functions take where a thread may share them, and
+        that gathers add where inputs run across the outputs."""
         memory = memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
+        shared = shared_seconds(fusion, FragmentChoice.of(knobs).fragments, target.f32_tflops)
+        if shared > memory.seconds - LAUNCH_SECONDS:
+            return Prediction(memory.seconds + shared, "trigonometric functions")
+        if shared:
+            return Prediction(memory.seconds + shared, memory.bound)
         gathered = Sweep.of_fusion(fusion).gathered_bytes()
         if not gathered:
             return memory
@@ -176,11 +193,34 @@ class PointwiseEngine(FragmentEngine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(refined(fusion))
 
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        """A thread's fragments lie along an axis where they share costly functions, if there is
+        one."""
+        tile = super().tile(region, knobs, target)
+        first = region.outputs[0][1]
+        found = shared_places(first, costly_of_region(region), tile["unroll"])
+        is_boolean = any(tensor.type.kind == "b" for _, tensor in region.outputs)
+        if found is None or is_boolean:
+            return tile
+        axis, places = found
+        groups = apart(tile["loops"], [axis])
+        row = product(first.shape[axis] for axis in groups[-1])
+        if row.known_divisor() % tile["vector_elems"]:  # fragments would reach past a row
+            return tile
+        return tile | {"loops": groups, "patch": [[axis, places]]}
+
 
 def loops_of(region: Region, tile: Mapping[str, Any]) -> Loops:
     """The iteration over a region's outputs that a tile says."""
     groups = tuple(tuple(group) for group in tile["loops"])
     return Loops(region.outputs[0][1].shape, groups, tile["vector_elems"])
+
+
+def _patches_of(region: Region, tile: Mapping[str, Any]) -> Patches:
+    """The same in patches of some places along some axes."""
+    groups = tuple(tuple(group) for group in tile["loops"])
+    shape = region.outputs[0][1].shape
+    return Patches(shape, groups, tile["vector_elems"], dict(tile["patch"]))
 
 
 def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
@@ -236,6 +276,33 @@ def _emit_body(
     # One group whose end may fall inside a fragment: a block that ends before it needs no care.
     limit = kernel.size(loops.inner // loops.width, loops.bits)
     ops.if_else(base + per_block <= limit, fragments.emit_whole, fragments.emit_elements)
+
+
+def _emit_patches(
+    kernel: Kernel, region: Region, patches: Patches, reducer: Reducer | None
+) -> None:
+    """A patch a thread: all loads of its places stand ahead of the first store."""
+    is_exclusive = len(region.generics()) > 1  # a graph of one operation may work in place
+    leaves = region.leaves(kernel, is_exclusive=is_exclusive)
+    walk = Walk(kernel, leaves, region.symbols, reducer)
+    targets = region.targets(kernel, is_exclusive=is_exclusive)
+    loops = patches.loops
+    count = kernel.size(loops.fragments, loops.bits)
+    fragment = loops.first_of(ops.block_id(), kernel.threads) + ops.thread_id()
+
+    def work(places: Sequence[tuple[list[Coordinate], Any]]) -> None:
+        ready = [
+            (at, inside, [walk.value(value, at, patches.width) for value, _ in targets])
+            for at, inside in places
+        ]
+        for at, inside, values in ready:
+            with ops.if_(inside):
+                for (_, target), value in zip(targets, values, strict=True):
+                    target.store(at, value)
+        walk.forget()
+
+    with ops.if_(fragment < count):
+        patches.emit(kernel, fragment, work)
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,14 @@ repeated for every window that reads its result; that after is free.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ...codegen import ops
-from ...codegen.kernel import Kernel
-from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
-from ...codegen.walk.patches import Patches
+from ...codegen.walk.patches import apart
 from ...codegen.walk.region_walk import Reducer, Walk
 from ...dialect.fusion import Fusion
 from ...dialect.ops import Resample, ResampleBackward
@@ -29,7 +26,7 @@ from ...dialect.ops.resample import Resampling
 from ...dialect.tensor import stride_order
 from ...dialect.windows import Windows
 from ...errors import Status
-from ...expr import ceildiv, typical
+from ...expr import typical
 from ...target import Target
 from ..engine import NHWC, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
@@ -161,59 +158,9 @@ class ResampleEngine(FragmentEngine):
             tile["vector_elems"] = math.gcd(width, row)
         sizes = choice.sizes(tensors[0].rank)
         if sizes and groups:
-            tile["loops"] = _apart(groups, list(sizes))
+            tile["loops"] = apart(groups, list(sizes))
             tile["patch"] = [[axis, size] for axis, size in sizes.items()]
         return tile
-
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        if "patch" not in tile:
-            super().emit(region, knobs, tile, output)
-            return
-        groups = tuple(tuple(group) for group in tile["loops"])
-        shape, sizes = region.outputs[0][1].shape, dict(tile["patch"])
-        patches = Patches(shape, groups, tile["vector_elems"], sizes)
-        kernel = output.kernel("", tile["threads"])
-        with kernel.body():
-            _emit_patches(kernel, region, patches)
-        output.launch(kernel, (ceildiv(patches.loops.fragments, tile["threads"]), 1, 1))
-
-
-def _apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> list[list[int]]:
-    """The groups of loops with some axes in none with others."""
-    found: list[list[int]] = []
-    for group in groups:
-        is_open = False
-        for axis in group:
-            if is_open and axis not in axes:
-                found[-1].append(axis)
-            else:
-                found.append([axis])
-            is_open = axis not in axes
-    return found
-
-
-def _emit_patches(kernel: Kernel, region: Region, patches: Patches) -> None:
-    """A patch a thread: all loads of its places stand ahead of the first store."""
-    is_exclusive = len(region.generics()) > 1  # a graph of one operation may work in place
-    walk = Walk(kernel, region.leaves(kernel, is_exclusive=is_exclusive), region.symbols, _windows)
-    targets = region.targets(kernel, is_exclusive=is_exclusive)
-    loops = patches.loops
-    count = kernel.size(loops.fragments, loops.bits)
-    fragment = loops.first_of(ops.block_id(), kernel.threads) + ops.thread_id()
-
-    def work(places: Sequence[tuple[list[Coordinate], Any]]) -> None:
-        ready = [
-            (at, inside, [walk.value(value, at, patches.width) for value, _ in targets])
-            for at, inside in places
-        ]
-        for at, inside, values in ready:
-            with ops.if_(inside):
-                for (_, target), value in zip(targets, values, strict=True):
-                    target.store(at, value)
-        walk.forget()
-
-    with ops.if_(fragment < count):
-        patches.emit(kernel, fragment, work)
 
 
 def _place_reasons(op: Resampling) -> list[Reason]:
