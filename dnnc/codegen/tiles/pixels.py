@@ -5,13 +5,14 @@ A `Place` is a coordinate along a spatial axis that may be outside; pixels that 
 any axis are zeros.  A tensor in memory whose pixels lie at a fixed distance is read by loads that
 look at memory only where they are inside (`StoredPixels`): one address a row, the columns as
 offsets in the instructions.  Anything else is a walk (`WalkedPixels`), at the nearest place that
-is inside.
+is inside.  Where columns are next to each other, not channels, a walk takes several at once
+(`RowPixels`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Protocol
@@ -175,6 +176,49 @@ class WalkedPixels:
         if id(place) not in self._known:
             self._known[id(place)] = place, Index.of(place.clamped(self.walk.kernel, extent))
         return self._known[id(place)][1]
+
+
+@dataclass(eq=False)
+class RowPixels(WalkedPixels):
+    """Pixels of one channel of a tensor whose rows are whole accesses of `elems` columns; see
+    `Pixels`.
+
+    start: a multiple of `elems`, the column that lies `ahead` behind a line's first one.
+    reaches_past: whether the column so many from a line's first may lie outside.
+    """
+
+    start: Number = 0
+    ahead: int = 0
+    elems: int = 1
+    reaches_past: Callable[[int], bool] = bool
+    _loaded: dict[tuple[int, int], tuple[Line, Any]] = field(default_factory=dict)
+
+    def load(self, line: Line, step: int, column: Place) -> Any:
+        number, element = divmod(step - self.ahead, self.elems)
+        key = (id(line), number)
+        if key not in self._loaded:
+            self._loaded[key] = line, self._access(line, number)
+        return ops.extract(self._loaded[key][1], element)
+
+    def _access(self, line: Line, number: int) -> Any:
+        """Columns from `number` accesses behind `start` on: all are inside, or none is."""
+        kernel, extent = self.walk.kernel, self.dims[-1]
+        first = number * self.elems
+        ends = (first + self.ahead, first + self.ahead + self.elems - 1)
+        column = Place.of(
+            kernel, self.start + first, extent, may_be_outside=any(map(self.reaches_past, ends))
+        )
+        inside = all_inside([Place(0, line.inside), column])
+        base = column.number
+        if column.inside is not True:
+            base = ops.maximum(ops.minimum(base, kernel.size(extent - self.elems)), 0)
+        at = [self._at(place, n) for place, n in zip(line.places, self.dims[2:], strict=False)]
+        at = [Index.of(line.image), self.channel, *at, Index(base, 1, self.elems)]
+        value = self.walk.value(self.tensor, at, self.elems)
+        if inside is True:
+            return value
+        zeros = ops.zeros(value.type)
+        return zeros if inside is False else arith.SelectOp(inside, value, zeros).result
 
 
 def _load_inside(pointer: Any, offset: int, type_: Any, inside: Any) -> Any:

@@ -49,11 +49,12 @@ _MOST_ALONE = 7
 
 _LOADS = (16, 8, 4, 2, 1)
 _ROWS = (1, 2, 4, 7, 8)
-_COLUMNS = (4, 1, 2, 7, 8, 14)
+_COLUMNS = (4, 1, 2, 7, 8, 14, 16)
 _TURNS = (1, 2, 4, 8, 16)
 _THREADS = 128  # of a candidate's block
 # Rows and columns of a tile that are worth a look.
 _TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
+_ROW_TILES = ((1, 8), (2, 8), (4, 8), (1, 16), (2, 16))  # where columns are contiguous
 # Of gradients with strides: whole strides.
 _SPREAD_TILES = ((1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (2, 8), (4, 4), (4, 8), (2, 14))
 
@@ -72,8 +73,9 @@ class ConvDepthwiseEngine(Engine):
         f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "
         f"group (depthwise: 1), {_MOST_ALONE} of one group, any number of output channels a group; "
         "any filter whose taps for one output channel fit 48 KiB, stride, dilation and padding, "
-        "both modes; any types; channels last, or any other layout element by element; N and the "
-        "spatial dims may be symbols",
+        "both modes; any types; channels last, or channels first with a stride of 1 and rows of X "
+        "and Y that are a multiple of 16 bytes (or less), any other layout element by element; N "
+        "and the spatial dims may be symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
@@ -152,6 +154,8 @@ class ConvDepthwiseEngine(Engine):
         facts, found = _facts_of(fusion), list[Knobs]()
         is_alone = "g2" not in fusion.roles.values()
         tiles = _SPREAD_TILES if facts.shape.spread else _TILES
+        if facts.along > 1:
+            tiles += _ROW_TILES
         for load, (rows, columns) in itertools.product(facts.loads, tiles):
             live = facts.live(rows, columns, facts.width(load))
             if live > MOST_LIVE:

@@ -29,7 +29,14 @@ from ...codegen.scalars.math import widened
 from ...codegen.scalars.scalar import Scalars
 from ...codegen.state import each, loop
 from ...codegen.stretch import stretch
-from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
+from ...codegen.tiles.pixels import (
+    Pixels,
+    Place,
+    RowPixels,
+    StoredPixels,
+    WalkedPixels,
+    is_stored,
+)
 from ...codegen.tiles.strips import Lines, Moves, Strips, finish, linear, met
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
@@ -200,11 +207,27 @@ class DepthwiseKernel:
     def _strip(self, number: Any) -> Strip:
         return Strip(*self.strips.starts(number))
 
-    def _pixels(self, walk: Walk) -> Pixels:
+    def _pixels(self, walk: Walk, strip: Strip) -> Pixels:
+        if self.tiling.along > 1:
+            return self._row_pixels(walk, strip)
         leaf = walk.leaves.get(self.x)
         if isinstance(leaf, GlobalTensor) and is_stored(leaf.tensor, self.x_width):
             return StoredPixels(leaf, self.x_channel, self.x_width)
         return WalkedPixels(walk, self.x, self.x_dims, self.x_channel, self.x_width)
+
+    def _row_pixels(self, walk: Walk, strip: Strip) -> RowPixels:
+        window, tile = self.windows[-1], self.tiles[-1]
+        inputs, outputs = self.x_dims[-1], self.y_dims[-1]
+        ahead = -window.origin(0)
+        assert isinstance(ahead, int), "padding is fixed"
+
+        def reaches_past(step: int) -> bool:
+            return window.may_be_outside(step, tile, inputs, outputs)
+
+        return RowPixels(
+            walk, self.x, self.x_dims, self.x_channel, 1, start=strip.starts[-1], ahead=ahead,
+            elems=self.tiling.along, reaches_past=reaches_past,
+        )  # fmt: skip
 
     def _zeros(self) -> Sums:
         zero = self.scalars.const(0)
@@ -227,7 +250,7 @@ class DepthwiseKernel:
 
     def _lines(self, strip: Strip, walk: Walk) -> Lines:
         """The lines of X that a strip meets; the first of them begin to come."""
-        pixels, last = self._pixels(walk), len(self.tiles) - 1
+        pixels, last = self._pixels(walk, strip), len(self.tiles) - 1
         meetings = self._meetings()
         places = [
             {step: self.strips.place(strip.starts, axis, step) for step in steps}
@@ -289,7 +312,7 @@ class DepthwiseKernel:
 
         @loop(0, rows, state=self._zeros())
         def end(row: Any, sums: Sums) -> Sums:
-            pixels = self._pixels(walk.branch())
+            pixels = self._pixels(walk.branch(), strip)
             taps = self._taps_of(row, last)
             width = self.windows[last].taps
             taken = [self._taken(pointer, row * width + s) for s in range(width)]
@@ -310,7 +333,7 @@ class DepthwiseKernel:
 
         @loop(0, self.shape.taps, state=self._zeros())
         def end(tap: Any, sums: Sums) -> Sums:
-            pixels = self._pixels(walk.branch())
+            pixels = self._pixels(walk.branch(), strip)
             taps = self._taps_of(tap, len(self.windows))
             taken = self._taken(pointer, tap)
             for outputs in itertools.product(*map(range, self.tiles)):
@@ -347,13 +370,23 @@ class DepthwiseKernel:
 
     @stretch("epilogue")
     def _finish(self, strip: Strip, walk: Walk, sums: Sums) -> None:
-        along = [self.strips.outputs_along(strip.starts, axis) for axis in range(len(self.tiles))]
+        *before, columns = (
+            self.strips.outputs_along(strip.starts, axis) for axis in range(len(self.tiles))
+        )
+        elems = self.tiling.along
+        if elems > 1:
+            columns = [
+                (Index(strip.starts[-1] + i, 1, elems), columns[i][1])
+                for i in range(0, len(columns), elems)
+            ]
+            flat = list(itertools.chain.from_iterable(sums))
+            sums = [flat[i : i + elems] for i in range(0, len(flat), elems)]
         made = (
             (
                 [Index.of(strip.image), self.channel, *(index for index, _ in places)],
                 [condition for _, condition in places],
                 ops.from_elements(total),
             )
-            for total, places in zip(sums, itertools.product(*along), strict=True)
+            for total, places in zip(sums, itertools.product(*before, columns), strict=True)
         )
         finish(walk, self.call.results[0], self.region.targets(self.kernel), made)

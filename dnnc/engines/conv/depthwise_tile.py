@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -66,6 +67,7 @@ class DepthwiseTiling:
     width: output channels of a thread, a fragment.  fragments: of a block.  strips: of a block,
     tiles of `rows` x `columns` output pixels along the last two axes.  threads: of the block.
     turns: tiles that a thread works on, one after the other.
+    along: columns of an access to X and to Y, where these are contiguous; 1: those of a pixel are.
     unrolled: what of the filter is written out: "filter", "row" or "tap".
     is_held: whether all of it stays in registers.
     min_blocks: of an SM, see `Kernel`.
@@ -77,6 +79,7 @@ class DepthwiseTiling:
     threads: int
     rows: int
     columns: int
+    along: int
     turns: int
     unrolled: str
     is_held: bool
@@ -106,13 +109,15 @@ class DepthwiseFacts:
     """Facts of a convolution that knobs and tilings depend on.
 
     sums: the type of its sums.  bits: of an element of X where it is read.  is_last: whether
-    channels are next to each other there.
+    channels are next to each other there.  along: columns of an access at the most, where these are
+    next to each other; else 1.
     """
 
     shape: ConvShape
     sums: DType
     bits: int
     is_last: bool
+    along: int
 
     @staticmethod
     def of(shape: ConvShape, sums: DType, inputs: Iterable[Tensor]) -> DepthwiseFacts:
@@ -120,7 +125,8 @@ class DepthwiseFacts:
         like = [t for t in inputs if t.shape == shape.x.shape and not t.is_by_value]
         like = like or [shape.x]
         is_last = any(t.layout[1].constant == 1 for t in like)
-        return DepthwiseFacts(shape, sums, max(8, min(t.type.bits for t in like)), is_last)
+        along = 1 if is_last else _along(shape, like)
+        return DepthwiseFacts(shape, sums, max(8, min(t.type.bits for t in like)), is_last, along)
 
     @property
     def channels(self) -> int:
@@ -183,6 +189,11 @@ class DepthwiseFacts:
         line = len(met(columns, windows[1])) * max(1, width * self.bits // 32)
         return (outputs + taps) * self.sum_words + line
 
+    def _along_of(self, rows: int, columns: int) -> int:
+        """Columns of an access of tiles of so many, of one channel."""
+        is_written_out = self.unrolled(rows * columns) == "filter"
+        return math.gcd(self.along, columns) if is_written_out else 1
+
     def occupancy(self, live: int, threads: int, *, is_alone: bool) -> int:
         """Most blocks of an SM whose registers suffice for so many live numbers.
 
@@ -206,6 +217,7 @@ class DepthwiseFacts:
             threads=threads,
             rows=rows,
             columns=columns,
+            along=self._along_of(rows, columns) if width == 1 else 1,
             turns=choice.turns,
             unrolled=self.unrolled(rows * columns * width),
             is_held=choice.holds_filter,
@@ -247,6 +259,21 @@ class DepthwiseFacts:
         if choice.holds_filter and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"
             yield what, f"at most {MOST_HELD}, and {MOST_UNROLLED} multiply-adds of a tile"
+
+
+def _along(shape: ConvShape, inputs: Sequence[Tensor]) -> int:
+    """Columns of an access to each of some tensors of X's dims, and to Y: one channel's rows are
+    contiguous, and whole accesses."""
+    if shape.spread or shape.windows[-1].stride != 1 or shape.c_group != 1:
+        return 1
+    found = math.gcd(shape.x.shape[-1].known_divisor(), shape.y[-1].known_divisor())
+    for tensor in inputs:
+        size = max(1, tensor.type.bits // 8)
+        if tensor.layout[-1].constant != 1 or tensor.type.bits < 8:
+            return 1
+        others = [stride.known_divisor() for stride in tensor.layout[:-1]]
+        found = math.gcd(found, min(tensor.alignment, MAX_ACCESS_BYTES) // size, *others)
+    return max(1, found)
 
 
 def registers_for(blocks: int, threads: int) -> int:

@@ -59,6 +59,52 @@ def test_shapes(name):
     check(g, engine=ENGINE)
 
 
+# X, W, parameters, knobs.
+ROWS = {
+    "1D, a tile past the end": (
+        [2, 3, 24], [3, 1, 4], {"pre_padding": [3], "post_padding": [0]}, {"TILE_COLS": 16},
+    ),
+    "padded past an access": (
+        [1, 2, 3, 16], [2, 1, 2, 3],
+        {"pre_padding": [0, 10], "post_padding": [1, 2], "dilation": [1, 6]},
+        {"TILE_COLS": 8, "TILE_ROWS": 2},
+    ),
+    "longer rows of Y": (
+        [1, 4, 4, 8], [4, 1, 3, 3], {"pre_padding": [1, 1], "post_padding": [1, 9]},
+        {"TILE_COLS": 8},
+    ),
+    "gradient, accesses of four": ([1, 4, 5, 12], [4, 2, 3, 3], around(1), {"TILE_COLS": 4}),
+    "a symbol": (
+        [1, 2, 3, dnnc.Dim("W", max=64, multiple_of=8)], [2, 1, 3, 3], around(1),
+        {"TILE_COLS": 8, "ARRAY_SIZE_PER_THREAD": 2},
+    ),
+}  # fmt: skip
+
+
+def rows_first(dims):
+    strides = [dnnc.expr.product(dims[axis + 1 :]) for axis in range(len(dims))]
+    return [stride.constant or stride for stride in strides]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_contiguous_rows_are_read_and_stored_by_wide_accesses(name):
+    dims, filter_dims, parameters, knobs = ROWS[name]
+    g = dnnc.pygraph(io_data_type="f16", intermediate_data_type="f32", compute_data_type="f32")
+    x, w = g.tensor(dims), g.tensor(filter_dims)
+    if name.startswith("gradient"):
+        y = g.conv_dgrad(x, w, **parameters).set_dim([1, 8, 5, 12])
+    else:
+        bias = g.tensor([1, filter_dims[0], *[1] * (len(dims) - 2)])
+        y = g.bias(g.conv_fprop(g.relu(x), w, **parameters), bias)
+    y.set_output().set_stride(rows_first(y.dims))
+    knobs = {"LOAD_SIZE": 2, "TILE_ROWS": 1, **knobs}
+    plan = check(g, {"W": 24} if name == "a symbol" else {}, engine=ENGINE, knobs=knobs)
+    ptx = plan.text(plan.programs[0].modules[0].ptx)
+    words = min(8, knobs["TILE_COLS"]) // 2
+    assert f"st.global.v{words}.b32" in ptx
+    assert f"ld.global.nc.v{words}.b32" in ptx
+
+
 # What is written out, held, gone through in turns; tiles that the output is no multiple of.
 KNOBS = {
     "held": {"SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
