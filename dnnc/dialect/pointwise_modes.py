@@ -340,4 +340,7 @@ MODES: tuple[Mode, ...] = (
          lambda b, x, y, t: b.select(b.truth(t), x, y), "any"),
 )  # fmt: skip
 
+# What reduces its argument first, in dozens of instructions.
+TRIGONOMETRIC = ("sin", "cos", "tan")
+
 BY_NAME = {mode.name: mode for mode in MODES}

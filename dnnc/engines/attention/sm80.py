@@ -95,7 +95,7 @@ class SdpaSm80Engine(Engine):
         "attention of fp8 (sm_89 and later), as `sdpa_fp8` or in its steps: Q, K, V of either "
         "type, heads of multiples of 16 elements, up to 256, sums in f32; the amax of all weights "
         "and of the result, also of keys that blocks share",
-        "Q of 16 bits behind a rotary embedding, `rope` or its steps, in parts of multiples of 8 "
+        "Q of 16 bits behind a rotary embedding by cosines in memory, in parts of multiples of 8 "
         "elements: the kernel computes it",
         "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
         "on the result, of tensors that broadcast; several outputs of the result's dims; "

@@ -87,14 +87,14 @@ def _sector_bytes(fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling
     """Bytes that blocks of other channels move of the same pixels, where none has a line's worth.
 
     Each reads the pixels of its group and writes its few channels of Y.  Where rows are contiguous
-    and threads store their columns one by one, each store of a warp writes parts of as many
-    sectors as all of them do.
+    and threads need several stores for their columns, each writes parts of as many sectors as all
+    of them do.
     """
     own, op, size = tiling.width * tiling.fragments, conv_of(fusion), facts.bits // 8
     tiles = facts.channels // own
-    if not facts.is_last and tiling.along == 1:
-        stores = min(tiling.columns, _SECTOR_BYTES // size)
-        return int(_SCATTERED_SHARE * stores * size * typical(op.made.elements()))
+    if not facts.is_last:
+        written = min(tiling.columns * size, _SECTOR_BYTES) / tiling.along
+        return int(_SCATTERED_SHARE * written * typical(op.made.elements()))
     if not facts.is_last or tiles == 1 or own * size >= LINE_BYTES:
         return 0
     outputs = typical(op.made.elements()) // facts.channels

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...dialect.ops import Pointwise
+from ...dialect.pointwise_modes import TRIGONOMETRIC
 from ...dialect.tensor import Tensor, stride_order
 from ...expr import Expr, typical
 
-# Functions that reduce their argument first, and instructions of each: 64 of cosine and sine of one
-# angle in what the assembler makes of them.
-_MODES = ("sin", "cos", "tan")
+# Instructions of such a function: 64 of cosine and sine of one angle in what the assembler makes of
+# them.
 _INSTRUCTIONS = 32
 # How many of them a second run, as a share of the f32 rate: a branch for large arguments is in
 # every one.
@@ -46,7 +46,9 @@ def shared_places(output: Tensor, costly: Sequence[Dims], most: int) -> tuple[in
 
 def costly_of_fusion(fusion: Fusion) -> list[Dims]:
     return [
-        op.results[0].shape for op in fusion.ops if isinstance(op, Pointwise) and op.mode in _MODES
+        op.results[0].shape
+        for op in fusion.ops
+        if isinstance(op, Pointwise) and op.mode in TRIGONOMETRIC
     ]
 
 
@@ -54,7 +56,7 @@ def costly_of_region(region: Region) -> list[Dims]:
     found = []
     for generic in region.generics():
         names = {view.operation.name for view in generic.regions[0].blocks[0].operations}
-        if not names.isdisjoint(f"math.{mode}" for mode in _MODES):
+        if not names.isdisjoint(f"math.{mode}" for mode in TRIGONOMETRIC):
             found.append(region.dims_of(generic.results[0]))
     return found
 

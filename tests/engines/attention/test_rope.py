@@ -22,26 +22,27 @@ def graph(q_dims, k_dims, rotated, **options):
     return g
 
 
-def by_rope(**attributes):
-    def rotated(g, x):
-        width = attributes.get("rope_dim") or x.dims[3]
-        freqs = g.tensor([1, 1, x.dims[2], width], data_type="f32")
-        return g.rope(x, freqs, **attributes)
-
-    return rotated
+def by_rope(g, x):
+    return g.rope(x, g.tensor([1, 1, x.dims[2], x.dims[3]], data_type="f32"))
 
 
-def by_tables(g, x):
-    """By cosines and sines in memory, as networks have them."""
-    batch, heads, rows, depth = (n.constant for n in x.dims)
-    half = depth // 2
-    cos, sin = (g.tensor([1, 1, rows, half]) for _ in range(2))
-    low, high = (
-        g.slice(x, [slice(0, batch), slice(0, heads), slice(0, rows), slice(at, at + half)])
-        for at in (0, half)
+def by_tables(g, x, first=0):
+    """By cosines and sines in memory, as networks have them.  first: of the elements that are
+    rotated; those ahead are halved."""
+    depth = x.dims[3].constant
+    half = (depth - first) // 2
+    cos, sin = (g.tensor([1, 1, x.dims[2], half]) for _ in range(2))
+    *ahead, low, high = (
+        g.slice(x, [*[slice(None)] * 3, slice(*ends)])
+        for ends in ((0, first), (first, first + half), (first + half, depth))
+        if ends[0] < ends[1]
     )
-    first = g.sub(g.mul(low, cos), g.mul(high, sin))
-    return g.concatenate([first, g.add(g.mul(high, cos), g.mul(low, sin))], axis=3)
+    turned = [g.sub(g.mul(low, cos), g.mul(high, sin)), g.add(g.mul(high, cos), g.mul(low, sin))]
+    return g.concatenate([*(g.mul(x, 0.5) for x in ahead), *turned], axis=3)
+
+
+def by_tables_in_part(g, x):
+    return by_tables(g, x, 16)
 
 
 def engines_of(plan):
@@ -59,12 +60,20 @@ def test_keys_are_rotated_by_a_launch_of_their_own(target):
     ("q_dims", "k_dims", "rotated"),
     [
         ([1, 4, 70, 80], [1, 2, 33, 80], by_tables),  # the second of two tiles has few rows
-        ([1, 2, 9, 32], [1, 1, 40, 32], by_rope(rope_dim=16, output_scale=0.5)),
+        ([1, 2, 9, 32], [1, 1, 40, 32], by_tables_in_part),
     ],
 )
 def test_rotated_queries_are_no_launch(target, q_dims, k_dims, rotated):
     g = graph(q_dims, k_dims, rotated)
     assert engines_of(check(g, target=target, allowance=0.01)) == [ENGINES[target]]
+
+
+@pytest.mark.parametrize("target", ENGINES)
+def test_cosines_are_computed_ahead(target):
+    """A tile's queries are of one head, and those of a row the same for all heads."""
+    g = graph([1, 2, 9, 32], [1, 1, 40, 32], by_rope)
+    config = heuristics.best_config(g.graph.finalize(), targets.of(target))
+    assert [choice.engine.name for choice in config.choices] == ["pointwise", ENGINES[target]]
 
 
 def test_rotated_queries_of_heads_that_share_a_tile():
