@@ -152,7 +152,7 @@ def _of_ends(p: Mapping[str, Any]) -> Buffers:
 
 
 def _angles(p: Mapping[str, Any], rows: int, first: int, name: str) -> Buffers:
-    """Of places from `first` on: both halves of a row, or cosines and sines of one."""
+    """Angles of the rows from `first` on, each twice, or cosines and sines of them."""
     places = torch.arange(first, first + rows, dtype=torch.float64, device=kinds.DEVICE)
     half = p["d"] // 2
     steps = _BASE ** -(torch.arange(half, dtype=torch.float64, device=kinds.DEVICE) / half)

@@ -56,7 +56,7 @@ def test_it_is_one_kernel_with_what_is_around_it(method):
     ("target", "engine"), [("sm_90a", "sdpa_fwd_sm90"), ("sm_80", "sdpa_sm80")]
 )
 def test_attention_reads_what_is_rotated(target, engine):
-    """What stays in the graph has its own type, not that of the arithmetic."""
+    """Rotated Q and K have their own type, not that of the arithmetic."""
     g = dnnc.pygraph("rotated", io_data_type="f16", intermediate_data_type="f32")
     q, k, v = (g.tensor([2, 4, 128, 64]) for _ in "qkv")
     freqs = g.tensor([1, 1, 128, 64], data_type="f32")

@@ -217,7 +217,7 @@ def loops_of(region: Region, tile: Mapping[str, Any]) -> Loops:
 
 
 def _patches_of(region: Region, tile: Mapping[str, Any]) -> Patches:
-    """The same in patches of some places along some axes."""
+    """The iteration in patches of some places along some axes, as a tile says."""
     groups = tuple(tuple(group) for group in tile["loops"])
     shape = region.outputs[0][1].shape
     return Patches(shape, groups, tile["vector_elems"], dict(tile["patch"]))
