@@ -1,6 +1,7 @@
 """The assembler's stand-in in tests can't hide what the assembler would say."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,6 +106,28 @@ def test_a_part_has_values_of_every_parameter():
         part = rotation.chosen(mixed, number)
         assert len(part) == 6
         assert len({case[-2] for case in part}) > 1  # every fifth in order would be one size
+
+
+def test_a_third_of_a_files_tests_comes_in_turn():
+    """With all their cases; beside them what rotates by itself, and what does not."""
+    marks = {"a.py::x": "in_turn", "a.py::y[0]": "in_turn", "a.py::y[1]": "in_turn",
+             "a.py::z": "in_turn", "a.py::always": "", "b.py::alone": "in_turn",
+             "tests/gpu/c.py::x": "in_turn", "tests/gpu/c.py::y": "in_turn"}  # fmt: skip
+    items = [
+        SimpleNamespace(nodeid=name, get_closest_marker=lambda mark, own=own: mark == own)
+        for name, own in marks.items()
+    ]
+    runs = []
+    for number in range(rotation.TURNS):
+        kept, left = rotation.kept_and_left(items, number)
+        assert sorted(kept + left, key=items.index) == items
+        runs.append({item.nodeid for item in kept} - {"b.py::alone", "a.py::always"})
+        assert {"a.py::always", "b.py::alone"} <= {item.nodeid for item in kept}
+    device = {name for name in marks if "gpu" in name}
+    assert sorted(sorted(run - device) for run in runs) == [
+        ["a.py::x"], ["a.py::y[0]", "a.py::y[1]"], ["a.py::z"]
+    ]  # fmt: skip
+    assert all(device <= run for run in runs)
 
 
 def test_other_commits_draw_others():

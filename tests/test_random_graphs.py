@@ -137,15 +137,10 @@ def planned(seed):
     return config
 
 
-@rotating
-@in_chunks(DRAWN)
-def test_drawn_graphs_verify_and_get_a_plan_or_a_clause(seeds):
-    all_pass("draw", seeds, planned)
-
-
-def test_nearly_every_drawn_graph_gets_a_plan(capsys):
+def test_drawn_graphs_get_a_plan_or_a_clause_and_nearly_all_a_plan(capsys):
     refused = Counter()
     seeds = [seed for part in rotation.chosen(chunks(DRAWN)) for seed in part]
+    all_pass("draw", seeds, planned)
     found = [planned(seed) for seed in seeds]
     for clauses in (made for made in found if isinstance(made, list)):
         refused.update(" | ".join(lines) for lines in clauses)
@@ -190,14 +185,16 @@ def test_graphs_of_a_support_surface_get_their_engine(seeds):
     all_pass("inside", seeds, check_inside)
 
 
-@in_chunks(HOPPER_DRAWN)
+@rotating
+@in_chunks(HOPPER_DRAWN, 12)
 def test_graphs_of_the_surface_of_matmul_sm90_get_it(seeds):
     hopper = targets.of("sm_90a")
     all_pass("inside", seeds, lambda seed: check_inside(seed, draw_hopper(seed), hopper))
 
 
+@rotating
 @pytest.mark.parametrize("make", [draw_grouped, draw_bits])
-@in_chunks(GROUPED_DRAWN)
+@in_chunks(GROUPED_DRAWN, 8)
 def test_grouped_products_and_boolean_outputs_get_matmul_sm90(make, seeds):
     hopper = targets.of("sm_90a")
     all_pass(make.__name__, seeds, lambda seed: check_inside(seed, make(seed), hopper))
@@ -456,12 +453,14 @@ def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
     all_compute("inside", seeds, draw_inside)
 
 
-@in_chunks(HOPPER_INTERPRETED, 10)
+@rotating
+@in_chunks(HOPPER_INTERPRETED, 5)
 def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
     """As code of "sm_90a"."""
     all_compute("hopper", seeds, draw_hopper)
 
 
+@rotating
 @pytest.mark.parametrize("make", [draw_grouped, draw_bits])
 @in_chunks(GROUPED_INTERPRETED, 4)
 def test_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):

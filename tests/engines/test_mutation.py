@@ -149,6 +149,7 @@ def test_each_wait_is_needed(name):
 # ---- blocks and devices that meet
 
 
+@pytest.mark.in_turn
 def test_each_wait_of_grid_is_needed(monkeypatch):
     """Two meetings of three blocks."""
     monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 3})
@@ -162,6 +163,7 @@ def test_each_wait_of_grid_is_needed(monkeypatch):
     assert not alive
 
 
+@pytest.mark.in_turn
 def test_each_wait_of_peers_is_needed():
     """The interpreter has one device: what others see of it, and it of them, can't be observed."""
     found, alive = survivors(

@@ -75,6 +75,7 @@ NOT_IN_TWO_TILES = {
 }
 
 
+@pytest.mark.in_turn
 def test_waits_of_attention_are_needed(monkeypatch):
     """All but those that two tiles can't show: looking for what shows nothing takes long."""
     monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
@@ -88,6 +89,7 @@ def test_waits_of_attention_are_needed(monkeypatch):
     assert not alive
 
 
+@pytest.mark.in_turn
 def test_waits_of_turned_values_are_needed(monkeypatch):
     """In attention of fp8 four blocks of values go round two rings of two stages, by way of three
     warps, which wait for both, show what they wrote, and arrive at both."""

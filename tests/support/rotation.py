@@ -1,8 +1,9 @@
 """Which part of the rotating tests a commit runs.
 
 Tests marked `rotating` (random seeds, sweeps) run in parts: a fifth of each at a commit, and
-at least one case.  The commit's hash says which, so that one commit always runs the same.  The
-number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
+at least one case.  Of a file's tests marked `in_turn` (one engine's results with one option each) a
+third runs, and at least one.  The commit's hash says which, so that one commit always runs the
+same.  The number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
 DNNC_TEST_ROTATION=all runs all, as naming a test (FILE::TEST) does.
 """
 
@@ -12,7 +13,7 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 
-PARTS = 5
+PARTS, TURNS = 5, 3
 VARIABLE = "DNNC_TEST_ROTATION"
 
 
@@ -30,9 +31,9 @@ os.environ[VARIABLE] = os.environ.get(VARIABLE) or str(_number_of_the_commit())
 NUMBER = None if os.environ[VARIABLE] == "all" else int(os.environ[VARIABLE])
 
 
-def chosen(cases, number=NUMBER):
+def chosen(cases, number=NUMBER, most=PARTS):
     """The cases of a rotating test that are run, in their order; of one or more at least one."""
-    parts = min(PARTS, len(cases))
+    parts = min(most, len(cases))
     return [c for at, c in enumerate(cases) if number is None or (at + number) % parts == 0]
 
 
@@ -48,15 +49,24 @@ def mixed(names):
     return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
-def kept_and_left(items):
+def kept_and_left(items, number=NUMBER):
     """The tests to run, and those of other parts; items: pytest's, in their order."""
-    tests = defaultdict(list)
+    sweeps, files = defaultdict(list), defaultdict(dict)
     for item in items:
-        is_device = item.nodeid.startswith("tests/gpu/")  # which nothing rotates on
-        if item.get_closest_marker("rotating") and not is_device:
-            tests[item.nodeid.split("[")[0]].append(item.nodeid)
+        if item.nodeid.startswith("tests/gpu/"):  # where nothing rotates
+            continue
+        test = item.nodeid.split("[")[0]
+        if item.get_closest_marker("rotating"):
+            sweeps[test].append(item.nodeid)
+        elif item.get_closest_marker("in_turn"):
+            files[test.split("::")[0]].setdefault(test, []).append(item.nodeid)
     left = {
-        case for cases in tests.values() for case in set(cases).difference(chosen(mixed(cases)))
+        case
+        for cases in sweeps.values()
+        for case in set(cases).difference(chosen(mixed(cases), number))
     }
+    for tests in files.values():
+        waiting = set(tests).difference(chosen(mixed(tests), number, TURNS))
+        left.update(case for test in waiting for case in tests[test])
     kept = [item for item in items if item.nodeid not in left]
     return kept, [item for item in items if item.nodeid in left]

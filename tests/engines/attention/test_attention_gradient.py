@@ -80,6 +80,7 @@ def test_memory_past_the_lengths_may_hold_nan(target, dims):
     assert not any(x[0].any() or x[1, :, 30:].any() for x in (dk, dv))
 
 
+@pytest.mark.in_turn
 def test_a_score_mod():
     g = new_graph(dtypes.f16)
     q, k, v = operands(g)
@@ -95,6 +96,7 @@ def test_a_score_mod():
     check(g, inputs=stored(g, inputs), target="sm_90a", slack=8.0, allowance=2e-3)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (3, 0)])
 def test_no_rows_or_no_keys(rows, columns):
     m, n = dnnc.Dim("m", 0, 64), dnnc.Dim("n", 0, 64)
@@ -118,6 +120,7 @@ def test_large_products_run_on_tensor_cores(name, target):
     assert len(choices) <= 9
 
 
+@pytest.mark.in_turn
 def test_two_outputs_and_an_operand_in_one_epilogue():
     """P and dS of the product Q K, beside dP - delta: their shared memory is counted."""
     g = new_graph(dtypes.f16)

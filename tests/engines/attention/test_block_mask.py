@@ -100,6 +100,7 @@ def test_beside_another_mask():
     run(pattern.g, inputs=inputs_of(pattern, bits))
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_a_bit_that_hides_where_numbers_agree():
     """No block of keys is known to be hidden by it."""
@@ -125,11 +126,13 @@ def test_heads_that_share_a_tile():
     run(pattern.g, knobs={"PACK_GQA": 1})
 
 
+@pytest.mark.in_turn
 def test_one_mask_for_all_heads():
     pattern = Pattern(**SHAPE, scores=sparse(32, 32, mask=[1, 1, 3, 2]))
     run(pattern.g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.sm90
 def test_what_is_hidden_is_not_read_on_hopper():
@@ -181,6 +184,7 @@ def test_tiles_lie_in_blocks():
     assert {knobs["TILE_M"] for knobs in found} == {64, 128}
 
 
+@pytest.mark.in_turn
 def test_masks_of_dropout_in_hidden_blocks():
     g = dnnc.pygraph("dump", io_data_type="HALF", intermediate_data_type="FLOAT")
     q, k, v = (g.tensor([1, 1, n, 16], name=m) for m, n in (("q", 30), ("k", 270), ("v", 270)))

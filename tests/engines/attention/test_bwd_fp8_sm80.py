@@ -18,6 +18,7 @@ def run_sm80(build, most=4, **more):
     return run(build, "sdpa_bwd_sm80", "sm_90", most, **more)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", FP8_CASES)
 def test_examples(name):
     run_sm80(FP8_CASES[name])

@@ -38,6 +38,7 @@ def documents(dims, kv_heads, numbered_heads, **options):
     return g, t
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("kv_heads", "numbered_heads", "options"),
     [(2, 1, {}), (1, 2, CAUSAL), (1, 1, {**CAUSAL, **REPEATED})],

@@ -60,6 +60,7 @@ def masked_by_blocks(g):
     return {"block_mask": blocks, "dropout": (kept, scale), **bias}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("arguments", "io", "rows", "columns", "dims", "kernels"),
@@ -75,6 +76,7 @@ def test_options(arguments, io, rows, columns, dims, kernels):
     run(arguments, io, rows=rows, columns=columns, engine=SM80, most=kernels, **dims)
 
 
+@pytest.mark.in_turn
 def test_a_score_mod_and_a_whole_bias():
     g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
     q, k, v, o, do = (g.tensor([1, 2, 40, 16]) for _ in range(5))
@@ -141,6 +143,7 @@ def run_packed(engine, counts, width, **options):
         assert relative_error(actual, wanted, 1e-2) < BOUNDS[dtypes.f16]
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_packed_sequences():
     """One of them has no rows."""
@@ -164,6 +167,7 @@ def heads_of_values_apart():
     return g.graph.finalize()
 
 
+@pytest.mark.in_turn
 def test_nothing_is_added_to_memory():
     """So that results have the same bits each time."""
     with dnn.context():
@@ -208,6 +212,7 @@ def test_random_cases(seed):
     run_seed(seed, 90, 3, SM80)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("rows", "columns", "right", "knobs"),
     [(11, 48, 0, {}), (256, 64, None, {"TILE_M": 64, "TILE_N": 16, "STAGES": 2})],

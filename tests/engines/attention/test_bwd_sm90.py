@@ -60,6 +60,7 @@ LONG = [
 ]
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.registers
 @pytest.mark.parametrize(
@@ -69,6 +70,7 @@ def test_long_heads(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, may_spill=False, **dims)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("queries", [32, 64])
 def test_options_of_long_heads(queries):
     """The scores of a block of queries at once, or of half of it."""
@@ -120,6 +122,7 @@ def blocks(g):
     return {"block_mask": g.tensor([2, 4, 2, 1], data_type=dtypes.ui8)}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("depth", [64, 128, 256])
 @pytest.mark.parametrize(
     "arguments", [window, given_mask, capped, whole_bias, summed, blocks], ids=lambda f: f.__name__
@@ -151,6 +154,7 @@ def test_few_tiles_are_split():
     assert parts(32, 1, 4096) == 8
 
 
+@pytest.mark.in_turn
 def test_a_window_of_one_whole_tile_of_keys():
     """The tile's place is known, and where its window ends with it."""
     left = {"attn_scale": 0.35, "diagonal_band_left_bound": 26}
@@ -172,6 +176,7 @@ def test_short_values_of_a_last_block_of_queries():
     run(FULL, dtypes.f16, rows=64, columns=128, **heads_of(64, 16))
 
 
+@pytest.mark.in_turn
 def test_rows_that_see_no_key_get_zeros():
     """Their statistics are minus infinity."""
     found, _ = run(BOTTOM_RIGHT, dtypes.bf16, rows=150, columns=40, **heads_of(64))
@@ -179,6 +184,7 @@ def test_rows_that_see_no_key_get_zeros():
     assert found["dq"][:, :, 110:].any()
 
 
+@pytest.mark.in_turn
 def test_padded_sequences():
     """One has no queries, the other 33 of 140 keys."""
     known = {
@@ -191,15 +197,18 @@ def test_padded_sequences():
     assert not found["dk"][1, :, 33:].any()
 
 
+@pytest.mark.in_turn
 def test_packed_sequences():
     """One of them has no rows; rows of the next one are not written."""
     run_packed(SM90, (33, 0, 150), 72)
 
 
+@pytest.mark.in_turn
 def test_packed_sequences_of_long_heads():
     run_packed(SM90, (3, 0, 66), 136)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("arguments", "columns"),
@@ -210,6 +219,7 @@ def test_the_same_bits_each_time(arguments, columns):
     run(arguments, dtypes.bf16, rows=150, columns=columns, **heads_of(64, heads=2, kv_heads=1))
 
 
+@pytest.mark.in_turn
 def test_tiles_add_in_the_order_of_their_keys():
     """Their sums are 2^27, -2^27 and 1: any other order loses the last."""
     rows, columns, depth = 64, 384, 64
@@ -249,6 +259,7 @@ def test_a_result_of_other_axes_is_left_to_others(dims):
     assert SDPA_BWD_SM90.supports(fusion, of("sm_90a"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("more", [0.0, 0.25])
 def test_weights_that_a_mask_does_not_hide(more):
     """Written in products; what is added to P is there where scores are hidden, too."""
@@ -286,6 +297,7 @@ def test_weights_that_a_mask_does_not_hide(more):
         check(g, engine="sdpa_bwd_sm90", target="sm_90a")
 
 
+@pytest.mark.in_turn
 def test_sink():
     """Its gradient is a sum over rows, also those past the last whole block."""
 
@@ -304,6 +316,7 @@ def test_sink():
     run(sink, dtypes.f16, known=known, **sizes)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("depth", [64, 136])
 def test_soft_cap(depth):
     """Scores under a causal mask, whose blocks are left out: slopes keep zeros."""
@@ -322,6 +335,7 @@ def test_soft_cap(depth):
     check(g, engine="sdpa_bwd_sm90", target="sm_90a")
 
 
+@pytest.mark.in_turn
 def test_large_logits():
     """Scores of 1e4: each row's weight is on one key, so that dS is what rounding leaves."""
     known = {"q": 1000 * np.random.default_rng(1).normal(size=(1, 1, 64, 64))}

@@ -62,6 +62,7 @@ def test_shapes(name):
     run(attention(**shape), knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("rows", [(1, 1), (1, 0)])
 def test_lengths_of_parts(rows):
     """Some parts are past the length, and of one entry all are."""
@@ -110,6 +111,7 @@ def test_descales_of_any_sign(factor):
         run(g, {"SPLIT_KV": 2}, descale_q=factor)
 
 
+@pytest.mark.in_turn
 def test_an_amax_is_that_of_this_call_alone():
     g = attention(**DECODE | {"out": "BFLOAT16"})
     for scale in (100.0, 0.01):
@@ -144,6 +146,7 @@ def test_steps_one_by_one(share):
     run(p.g, {"SPLIT_KV": 2})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("parts", [1, 2])
 def test_an_amax_of_16_bits(parts):
     p = Pattern(dtype="HALF", queries=5, keys=70, after=amax_of_both)

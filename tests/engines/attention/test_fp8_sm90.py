@@ -101,6 +101,7 @@ def test_lengths(rows):
     run(g, inputs=inputs_of(g, sq=rows, skv=(100, 40)))
 
 
+@pytest.mark.in_turn
 def test_dropout_of_a_seed():
     def drawn(g):
         seed, offset = (
@@ -112,6 +113,7 @@ def test_dropout_of_a_seed():
     run(g, inputs=inputs_of(g, seed=[7], offset=[3]))
 
 
+@pytest.mark.in_turn
 def test_caches_in_pages():
     def tables(g):
         named = {
@@ -151,12 +153,14 @@ def test_descales_of_any_sign(factor):
         run(g, descale_q=factor)
 
 
+@pytest.mark.in_turn
 def test_a_scale_of_the_weights_is_nothing_but_a_factor():
     g = attention(queries=20, keys=70, out="FLOAT", largest=False)
     found = [run(g, scale_s=s, descale_s=1 / s)[g.graph.tensor("o").uid] for s in (1.0, 2.0**12)]
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.in_turn
 def test_an_amax_is_that_of_this_call_alone():
     """Larger results before it leave nothing behind."""
     g = attention(queries=70, keys=70)
@@ -174,6 +178,7 @@ def test_no_number_is_the_largest():
     assert np.isnan(found[g.graph.tensor("amax_o").uid]).all()
 
 
+@pytest.mark.in_turn
 def test_sums_that_grow():
     """Keys whose scores rise from the last block to the first."""
     for compute, config in (("FLOAT", 0), (FAST, 0), (FAST, 1)):
@@ -198,6 +203,7 @@ def test_steps_one_by_one(share):
     run(p.g)
 
 
+@pytest.mark.in_turn
 def test_a_score_modification():
     p = Pattern(
         dtype="FP8_E5M2", queries=40, keys=70, weight_type="FLOAT", out_type="HALF",
@@ -241,6 +247,7 @@ def test_before_fp8_it_is_refused():
     assert caught.value.status is Status.NOT_SUPPORTED_ARCH_MISMATCH
 
 
+@pytest.mark.in_turn
 def test_a_split_gives_the_same():
     """Where no engine has all of it: heads of 24 elements."""
     g = attention(heads=1, queries=20, keys=40, depth=24, arguments={"use_causal_mask": True})
@@ -287,6 +294,7 @@ def test_refusals(clause):
     assert any(supported in reason.supported for reason in reasons), reasons
 
 
+@pytest.mark.in_turn
 def test_an_amax_of_16_bits():
     p = Pattern(dtype="HALF", queries=70, keys=70, after=amax_of_both)
     check(p.g, engine="sdpa_fwd_sm90", knobs=SMALL, target=TARGET, slack=4.0, allowance=2.0**-10)

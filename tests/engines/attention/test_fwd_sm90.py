@@ -143,6 +143,7 @@ def test_places_that_wrap_around(mask, engine):
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_documents():
     pattern = Pattern(queries=80, keys=80, scores=graphs.documents)
     numbers = np.sort(np.arange(80) % 3)
@@ -173,6 +174,7 @@ def by_moved_places(p, s):
     return p.g.add(p.scaled(s), p.g.mul(p.integer("sub", moved, offset), 0.5))
 
 
+@pytest.mark.in_turn
 def test_places_that_cancel():
     """Steep slopes along the diagonal, where the product is 0; constants that an offset undoes."""
     pattern = Pattern(queries=70, keys=80, scores=by_distance)
@@ -181,12 +183,14 @@ def test_places_that_cancel():
     run(pattern, inputs=inputs_of(pattern, offset=np.array([2**24, 2**24 + 1])))
 
 
+@pytest.mark.in_turn
 def test_steep_slopes():
     """Blocks of keys, ahead of the row's own, in which all scores are far from 0."""
     pattern = Pattern(queries=40, keys=140, depth=16, scores=by_distance)
     run(pattern, inputs=inputs_of(pattern, slopes=np.array([-1e9, 1e9])))
 
 
+@pytest.mark.in_turn
 def test_a_large_cap():
     """The error of tanh is multiplied by it."""
 
@@ -208,6 +212,7 @@ def test_caps_that_scores_are_near_and_far_from(cap):
     run(Pattern(queries=70, keys=140, scores=capped))
 
 
+@pytest.mark.in_turn
 def test_a_factor_of_each_row_before_the_cap():
     """Rows of a thread, of which one has scores near 0 and one far from it."""
 
@@ -243,6 +248,7 @@ def test_a_large_number_in_place_of_scores(scores):
     run(Pattern(queries=70, keys=140, depth=16, scores=scores))
 
 
+@pytest.mark.in_turn
 def test_biases_of_minus_infinity():
     pattern = Pattern(queries=40, keys=70, scores=graphs.biased)
     bias = np.zeros((1, 2, 40, 70), np.float32)
@@ -262,6 +268,7 @@ def test_large_logits(magnitude):
     run(pattern, inputs=inputs_of(pattern, scale=[magnitude]))
 
 
+@pytest.mark.in_turn
 def test_sums_that_grow_are_rescaled():
     """Keys whose logits rise from the last block to the first, by more than 2^8 each."""
     pattern = Pattern(queries=20, keys=260, depth=64)
@@ -275,6 +282,7 @@ def test_sums_that_grow_are_rescaled():
         run(pattern, {"KERNEL_CFG": config}, inputs=given)
 
 
+@pytest.mark.in_turn
 def test_rows_with_nothing_hide_no_growth_of_others():
     """Rows 18 and 26 are of one thread; the second's growth is no number."""
 
@@ -292,6 +300,7 @@ def test_where_weights_are_divided(share):
     run(Pattern(queries=40, keys=70, share=share))
 
 
+@pytest.mark.in_turn
 def test_a_result_is_divided_where_no_statistic_is_an_output():
     run(Pattern(queries=40, keys=70, share="after", statistics="none"))
 
@@ -302,6 +311,7 @@ def test_maxima_and_sums(config):
     run(Pattern(queries=40, keys=140, statistics="both"), {"KERNEL_CFG": config})
 
 
+@pytest.mark.in_turn
 def test_weights_of_float_are_rounded_as_values_are():
     run(Pattern(queries=40, keys=70, weight_type="FLOAT"))
 
@@ -322,6 +332,7 @@ def near(p, s, most=40):
     return p.masked(p.scaled(s), p.flag(p.g.cmp_le(p.g.abs(p.g.sub(row, column)), float(most))))
 
 
+@pytest.mark.in_turn
 def test_blocks_beyond_a_distance_are_not_read():
     """Keys and values from 128 on are no numbers."""
     pattern = Pattern(queries=64, keys=320, scores=near)
@@ -335,14 +346,17 @@ def test_blocks_beyond_a_distance_are_not_read():
     assert not any(np.isnan(values.astype(np.float32)).any() for values in found.values())
 
 
+@pytest.mark.in_turn
 def test_work_on_weights_and_result():
     run(Pattern(queries=40, keys=70, weights=dropped, after=gated))
 
 
+@pytest.mark.in_turn
 def test_a_result_of_float_is_stored_from_registers():
     run(Pattern(queries=40, keys=70, out_type="FLOAT"), allowance=2.0**-8)  # of the weights
 
 
+@pytest.mark.in_turn
 def test_rows_that_are_not_guarded_are_as_the_graph_says():
     """All of a row's scores -inf: the exponentials of their differences are NaN."""
     pattern = Pattern(

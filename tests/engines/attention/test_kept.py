@@ -70,12 +70,14 @@ def test_small_sequences(name):
     run(made.g, inputs=made.inputs(), allowance=allowance)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_small_sequences_of_inference_on_hopper():
     made = SmallAttention(**GUIDE["inference"])
     run(made.g, "sdpa_fwd_sm90", inputs=made.inputs(), allowance=WEIGHTS)
 
 
+@pytest.mark.in_turn
 def test_rows_past_the_length():
     """All of their scores are the same large number: they see all keys alike."""
     made = SmallAttention(batch=1, queries=40, keys=64)
@@ -94,6 +96,7 @@ def test_steps_of_both_passes(keys, stages):
     run(made.g, knobs={"TILE_N": keys, "STAGES": stages}, inputs=made.inputs(), allowance=WEIGHTS)
 
 
+@pytest.mark.in_turn
 def test_one_launch_is_the_first_choice():
     """Scores of 512 keys are computed twice: less than to write and read S once more."""
     graph = SmallAttention(batch=8, heads=12, queries=512, keys=512, dropout="drawn").g
@@ -103,6 +106,7 @@ def test_one_launch_is_the_first_choice():
     assert kernel.spill_store_bytes == 0
 
 
+@pytest.mark.in_turn
 def test_the_signs_of_dropout_are_the_same_kernel():
     """The sum of F16x16 is computed with the weights, not from memory."""
     made = SmallAttention(dropout="drawn", reordering="F16x16")
@@ -112,6 +116,7 @@ def test_the_signs_of_dropout_are_the_same_kernel():
     assert kernel.spill_store_bytes == 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("keys", [64, 112])
 def test_weights_lie_where_cudnn_stores_them(keys):
     """As it was measured, not as the tensor's dims have it; a row's last block is not whole."""
@@ -156,6 +161,7 @@ def test_weights_in_tiles(name):
     run(Pattern(depth=16, weights=in_tiles, **shape).g, knobs=knobs, allowance=WEIGHTS)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.sm90
 def test_a_mask_in_tiles_on_hopper():
@@ -169,6 +175,7 @@ def test_a_mask_in_tiles_on_hopper():
     run(g, "sdpa_fwd_sm90", allowance=2.0**-8)
 
 
+@pytest.mark.in_turn
 def test_weights_read_across_are_stored_by_another_kernel():
     pattern = Pattern(batch=(1, 2), queries=32, keys=32, depth=16, weights=in_tiles)
     pattern.g.graph.tensor("w").set_stride([2 * 32 * 32, 32 * 32, 1, 32])
@@ -215,6 +222,7 @@ def test_weights(name):
     run(Pattern(depth=16, weights=kept, **shape).g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("lengths", [(0, 1), (100, 37)])
 def test_weights_of_lengths(lengths):
     """Blocks past a length are zeros that are written."""
@@ -228,6 +236,7 @@ def test_weights_of_lengths(lengths):
     run(pattern.g, inputs=given)
 
 
+@pytest.mark.in_turn
 def test_weights_of_any_layout():
     """Rows along memory, with gaps."""
     pattern = Pattern(batch=(1, 2), queries=20, keys=24, depth=16, weights=kept)
@@ -293,6 +302,7 @@ def test_masks_of_dropout(name):
     run(dumped(**DUMPS[name]), allowance=2.0**-10)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.sm90
 def test_masks_of_dropout_on_hopper():
@@ -303,6 +313,7 @@ def test_masks_of_dropout_on_hopper():
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.parametrize("engine", ["sdpa_sm80", "sdpa_fwd_sm90"])
 def test_masks_of_dropout_beside_lengths(engine):

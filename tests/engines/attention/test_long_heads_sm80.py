@@ -57,6 +57,7 @@ def test_pieces_of_a_paged_cache():
 CHOSEN = [(512, 512, 1, 8), (576, 512, 1, 1), (320, 320, 256, 16), (512, 512, 256, 16)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "width", "queries", "heads"), CHOSEN)
 def test_one_engine_has_all_of_it(depth, width, queries, heads):
     for target in ("sm_80", "sm_86"):

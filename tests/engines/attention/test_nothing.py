@@ -67,6 +67,7 @@ def test_no_keys(engine, name):
     run(pattern.g, engine, [{"Skv": 0}, {"Skv": 70}])
 
 
+@pytest.mark.in_turn
 @both_engines
 def test_no_queries(engine):
     pattern = Pattern(queries=queries(), keys=keys(), depth=16, scores=graphs.causal)
@@ -74,6 +75,7 @@ def test_no_queries(engine):
     run(pattern.g, engine, [{"Sq": sq, "Skv": skv} for sq, skv in sizes])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_guarded", [True, False])
 def test_no_keys_for_several_blocks_and_heads(is_guarded):
     pattern = Pattern(
@@ -124,6 +126,7 @@ def of_blocks(p, s):
     return p.masked(p.scaled(s), p.flag(seen.set_dim(list(p.dims))))
 
 
+@pytest.mark.in_turn
 @both_engines
 def test_masks_of_no_blocks(engine):
     """A mask of 0 blocks has no bytes, and none is read."""
@@ -136,6 +139,7 @@ def kept(p, weights):
     return weights
 
 
+@pytest.mark.in_turn
 def test_no_weights_to_keep():
     pattern = Pattern(queries=20, keys=keys(), depth=16, weights=kept, is_guarded=False)
     run(pattern.g, "sdpa_sm80", [{"Skv": 0}, {"Skv": 40}])
@@ -155,6 +159,7 @@ def test_packed_sequences_of_no_rows(engine, lengths):
     run(g, engine, [sizes], inputs=lambda own: given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_no_keys_of_fp8():
     g = dnnc.pygraph("fp8", io_data_type="FP8_E4M3", compute_data_type="FLOAT")

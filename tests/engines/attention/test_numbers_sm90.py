@@ -151,6 +151,7 @@ def test_hidden_blocks_are_not_read(name):
     assert_hidden_is_not_read(pattern, plan, given, PLACES // 64 == 1)
 
 
+@pytest.mark.in_turn
 def test_bounds_of_each_row():
     pattern = Pattern(**SHAPE, scores=bounds)
     start = np.where(PLACES < 128, 0, 130)
@@ -158,6 +159,7 @@ def test_bounds_of_each_row():
     assert_hidden_is_not_read(pattern, plan, given, PLACES // 64 == 1)
 
 
+@pytest.mark.in_turn
 def test_numbers_that_are_a_slice():
     numbers = np.stack([SORTED, SORTED + 1, SORTED + 2])
     run(Pattern(**SHAPE, scores=sliced), own=numbers, other=SORTED)
@@ -174,6 +176,7 @@ def test_sums_that_wrap_around_leave_out_nothing_that_is_seen(scores):
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_rows_that_see_no_key():
     pattern = Pattern(**SHAPE, scores=documents)
     plan, given = run(pattern, own=SORTED, other=SORTED + 3)
@@ -218,6 +221,7 @@ def test_numbers_that_f32_rounds(name):
         )
 
 
+@pytest.mark.in_turn
 def test_numbers_of_each_entry_of_the_batch_and_sizes_of_symbols():
     rows, columns = dnnc.Dim("R", max=4096), dnnc.Dim("C", max=4096)
     pattern = Pattern(queries=rows, keys=columns, depth=16, batch=(2, 2), scores=documents)

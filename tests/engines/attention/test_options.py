@@ -10,6 +10,7 @@ from tests.support.checked import check, random_inputs
 KV = [("k", [6, 2, 4, 16]), ("v", [6, 2, 4, 16])]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("target", [pytest.param("sm_90a", marks=pytest.mark.sm90), "sm_80"])
 def test_lengths_of_int64_alibi_without_a_bound_and_statistics_of_bf16(target):
     """All in one kernel."""
@@ -38,6 +39,7 @@ def test_pages_without_lengths():
     check(g, target="sm_80")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_a_packed_page_table(is_shared):
     """Each sequence's pages follow those of the sequence before, in a table that is ragged."""

@@ -78,6 +78,7 @@ def test_on_any_architecture(name):
     run("sdpa_sm80", None, ANY | knobs, g, inputs_of(g, rows, columns, garbage))
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.parametrize("parts", [1, 2])
 def test_of_fp8_on_any_architecture_that_has_it(parts):
@@ -86,6 +87,7 @@ def test_of_fp8_on_any_architecture_that_has_it(parts):
     run("sdpa_sm80", "sm_90a", knobs, g, inputs_of(g, (3, 1), (129, 33)), 0.04)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_values_that_a_graph_selects(is_stored):
     """In single operations, the kernel of the weights that are stored among them."""
@@ -94,6 +96,7 @@ def test_values_that_a_graph_selects(is_stored):
     run("sdpa_sm80", None, ANY, g, inputs_of(g, None, (37, 69)), 2.0**-8)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "shape", [{"width": 264, "dropout": True}, {"dtype": "FLOAT", "bias": True, "depth": 8}]
 )
@@ -106,6 +109,7 @@ def test_several_kernels(shape):
     check(g, target="sm_80", slack=4.0, allowance=2.0**-9, inputs=inputs_of(g, (20, 7), (40, 19)))
 
 
+@pytest.mark.in_turn
 def test_the_same_bits_whatever_is_there():
     """In all of the outputs."""
 

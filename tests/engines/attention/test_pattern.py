@@ -58,6 +58,7 @@ def softcapped(g, scores):
     return g.mul(g.tanh(g.mul(scores, 0.5)), 2.0)
 
 
+@pytest.mark.in_turn
 def test_a_score_mod():
     g = new_graph(dtypes.f16)
     made = g.sdpa(
@@ -191,6 +192,7 @@ def test_packed_attention_of_halves():
     check(build(), target="sm_80", slack=4.0, allowance=2e-3)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (3, 0)])
 def test_no_rows_or_no_keys(rows, columns):
     m, n = dnnc.Dim("m", 0, 64), dnnc.Dim("n", 0, 64)

@@ -61,6 +61,7 @@ def test_large_scores_on_hopper(seed):
     run("sdpa_fwd_sm90", seed, LARGE_KEYS, 2, "sm_90a", is_large=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", SMALL_WEIGHTS)
 def test_selections_that_leave_weights_below_the_range_of_fp8(seed):
@@ -84,6 +85,7 @@ def test_rows_without_keys_whose_maximum_is_unguarded(seed):
     run("sdpa_sm80", seed, 260, 4)
 
 
+@pytest.mark.in_turn
 def test_no_draw_selects_weights_of_rows_past_the_lengths_without_a_guard():
     """O is divided by such a row's sum, NaN, where the reference has 0."""
     run("sdpa_sm80", 5241, 260, 4)
@@ -96,6 +98,7 @@ def test_a_mask_that_hides_where_a_bit_and_numbers_agree():
     run("sdpa_fwd_sm90", 1496, 260, 4, "sm_90a")
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_rows_that_relu_leaves_nothing_of():
     run("sdpa_fwd_sm90", 808, 260, 4, "sm_90a")
@@ -139,6 +142,7 @@ def by_processes(*arguments):
         return other.submit(random_attention.main, own).result()
 
 
+@pytest.mark.in_turn
 def test_seeds_that_are_right(capfd, tmp_path):
     log = tmp_path / "answers"
     own = ("--only", "any", "--log", str(log))

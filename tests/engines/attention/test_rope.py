@@ -55,6 +55,7 @@ def test_keys_are_rotated_by_a_launch_of_their_own(target):
     assert engines_of(check(g, target=target, allowance=0.01)) == ["pointwise", ENGINES[target]]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ENGINES)
 @pytest.mark.parametrize(
     ("q_dims", "k_dims", "rotated"),

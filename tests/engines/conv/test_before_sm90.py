@@ -65,6 +65,7 @@ def knobs_of(g, form):
     return found if isinstance(found, dict) else with_halo(g, *found)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("form", [some(form, "rows", "halo") for form in FORMS])
 def test_padding_is_of_what_is_computed(form):
@@ -73,6 +74,7 @@ def test_padding_is_of_what_is_computed(form):
     run(g, knobs=knobs_of(g, form))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [some(form, "swapped") for form in ("rows", "swapped", "halo")])
 def test_statistics_after_it(form):
     """The guide's scale, bias, ReLU, convolution, statistics, in two launches."""
@@ -83,6 +85,7 @@ def test_statistics_after_it(form):
     assert ".im2col" in ptx_of(plan) or form == "halo"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [some(form, "rows") for form in OF_PARTS])
 @in_part
 def test_statistics_where_a_last_panel_is_multiplied_in_part(channels, stages, form):
@@ -92,6 +95,7 @@ def test_statistics_where_a_last_panel_is_multiplied_in_part(channels, stages, f
     run_of_exits(g, knobs=knobs_in_part(g, form, stages))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [some("rows"), "halo"])
 def test_one_plan_serves_every_size(form):
     g = new_graph()
@@ -134,6 +138,7 @@ def test_groups_whose_pixels_come_with_a_halo():
     run(g, knobs=with_halo(g, 4, 64))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "knobs",
     [
@@ -170,6 +175,7 @@ TYPES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", [some(name, "f32 to f16", "f32") for name in TYPES])
 def test_types(name):
     raw, operand = TYPES[name]
@@ -189,6 +195,7 @@ def test_an_identity_that_casts(raw):
     run(g, knobs=SWAPPED)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [some(form, "halo") for form in ("rows", "swapped", "halo")])
 @pytest.mark.parametrize("io", [dtypes.f16, some(dtypes.bf16)], ids=str)
 def test_a_virtual_x_of_f32_takes_the_filters_type(form, io):
@@ -250,6 +257,7 @@ def dual(x, w, *, groups=1, batch=None):
     return g
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "knobs",
     [

@@ -81,6 +81,7 @@ def test_nothing_of_a_group_reaches_another():
     assert columns_of(run(g, inputs=inputs)) == 16
 
 
+@pytest.mark.in_turn
 def test_an_epilogue_of_all_groups_and_symbols():
     g = new_graph()
     y = g.conv_fprop(image(g, [N, 128, H, W]), image(g, [128, 16, 3, 3]), **around(1))
@@ -100,6 +101,7 @@ def test_statistics_of_channels():
     assert columns_of(run(g, slack=4.0, allowance=1e-5 + machine.current().cut)) == 16
 
 
+@pytest.mark.in_turn
 def test_bytes_and_words():
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
     y = convolved(g, [1, 128, 5, 4], [128, 32, 3, 3], **around(1))
@@ -114,6 +116,7 @@ def test_bytes_and_words():
     assert columns_of(run(g, knobs={"TILE_N": 32}, allowance=2.0**-10)) == 8
 
 
+@pytest.mark.in_turn
 def test_other_columns_are_of_one_group():
     """As before; and what is computed before X, or turned, is not side by side."""
     g = new_graph()

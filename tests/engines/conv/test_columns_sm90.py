@@ -76,6 +76,7 @@ def test_one_plan_serves_every_width(name):
     assert ".im2col" not in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 def test_each_size_of_an_image_is_of_the_run(monkeypatch):
     """More tiles than blocks; what is added has columns beyond a tile's, which are not its own."""
     multiprocessors.few(monkeypatch, 12)
@@ -91,6 +92,7 @@ def test_each_size_of_an_image_is_of_the_run(monkeypatch):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("w", [3, 13])
 def test_statistics_are_of_pixels_alone(w):
     """Some of a tile's last columns are another tile's, or no image's."""
@@ -100,6 +102,7 @@ def test_statistics_are_of_pixels_alone(w):
     run(g, {"W": w}, knobs=with_halo(g, 4, 64, 8), slack=4.0, allowance=1e-4)
 
 
+@pytest.mark.in_turn
 def test_what_varies_along_rows_and_columns():
     g = new_graph()
     y = convolved(g, [2, 16, 5, width()], [72, 16, 3, 3], **around(1))
@@ -108,6 +111,7 @@ def test_what_varies_along_rows_and_columns():
     run(g, {"W": 11}, slack=4.0, knobs=with_halo(g, 4, 128, 8))
 
 
+@pytest.mark.in_turn
 def test_padding_of_computed_pixels_is_seen_from_where_a_tile_begins():
     g, plan = new_graph(), None
     x = g.relu(g.add(image(g, [2, 16, 5, width()]), g.tensor([1, 16, 1, 1])))
@@ -117,6 +121,7 @@ def test_padding_of_computed_pixels_is_seen_from_where_a_tile_begins():
         plan = run(g, {"W": w}, plan=plan, knobs=with_halo(g, 4, 64, 8))
 
 
+@pytest.mark.in_turn
 def test_images_that_are_copied_first():
     """Channels first, and of a number that TMA does not take."""
     g = new_graph()
@@ -127,6 +132,7 @@ def test_images_that_are_copied_first():
     assert ".im2col" not in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 def test_tiles_that_are_taken_one_by_one(monkeypatch):
     n = multiprocessors.few(monkeypatch, 12) // 2 + 1
     g = new_graph()

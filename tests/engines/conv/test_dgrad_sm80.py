@@ -76,6 +76,7 @@ def test_all_phases_in_one_tile(name):
     assert "cp.async.ca.shared.global" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("x", "w", "stride", "depth", "what"),
     [
@@ -106,6 +107,7 @@ def test_layouts_and_work_on_the_filter(what):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g = new_graph()
     dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1)).set_output()
@@ -151,6 +153,7 @@ def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name):
     assert len(plan.programs[0].kernels) == 2
 
 
+@pytest.mark.in_turn
 def test_a_tile_of_all_phases_has_no_sums():
     """A maximum of pixels that the image has; those past its end would be zeros."""
     g = new_graph()

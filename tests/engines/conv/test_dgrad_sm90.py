@@ -49,6 +49,7 @@ def test_a_filter_that_is_transposed_where_it_is_read(name, knobs):
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("x", "w", "parameters", "tile"),
     [
@@ -125,6 +126,7 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs={**SMALL, **knobs})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("n", [1, 3])
 def test_one_plan_serves_every_size(n):
     g = new_graph()
@@ -288,6 +290,7 @@ def test_one_plan_serves_every_size_with_a_stride():
     run(g, {"N": 3, "H": 8, "W": 5}, plan=plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("made", ["f32", "f16"])
 def test_results_that_are_stored_one_by_one(made):
     """Channels that are no multiple of 16 bytes, and channels first."""

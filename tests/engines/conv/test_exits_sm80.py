@@ -46,6 +46,7 @@ def test_statistics_of_each_channel(tile):
     assert len(launches(plan)) == 2
 
 
+@pytest.mark.in_turn
 def test_statistics_of_one_channel():
     """All threads of the second kernel combine tiles of the same element."""
     g, y = layer([3, 8, 19, 21], [1, 8, 3, 3])
@@ -62,6 +63,7 @@ def test_statistics_alone_of_groups():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g = new_graph()
     y = g.conv_fprop(image(g, [N, 5, H, W]), image(g, [24, 5, 3, 3]), **around(1))
@@ -70,6 +72,7 @@ def test_one_plan_serves_every_size():
     run(g, {"N": 3, "H": 11, "W": 4}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_over_channels_over_all_and_what_follows():
     g, y = layer([2, 16, 5, 6], [72, 16, 3, 3])
     reduced(g, y, "max", [2, 1, 5, 6])
@@ -82,6 +85,7 @@ def reduced_only(g, y, dims):
     return g.reduction(y, "add").set_dim(dims)
 
 
+@pytest.mark.in_turn
 def test_channels_first_and_work_before_it():
     """The guide's pattern with tensors of any layout; X's padding comes after its ReLU."""
     g = new_graph()
@@ -102,6 +106,7 @@ def test_integers():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_batch_norm_is_finished_by_the_second_launch():
     g, y = layer([2, 8, 5, 6], [40, 8, 3, 3])
     total, squares = g.genstats(y)

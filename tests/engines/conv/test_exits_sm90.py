@@ -133,6 +133,7 @@ def test_statistics_where_a_last_panel_is_multiplied_in_part(channels, stages, f
     run(g, knobs=knobs_in_part(g, form, stages))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", ["rows", "halo"])
 def test_one_plan_serves_every_size(form):
     g = new_graph()
@@ -205,6 +206,7 @@ def test_modes_and_what_is_kept(mode, kept, form):
     run(g, knobs=knobs_of(g, form))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_groups(knobs):
     g = new_graph()
@@ -224,6 +226,7 @@ def test_other_numbers_of_spatial_dims(spatial):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_integers_are_exact(knobs):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)

@@ -101,6 +101,7 @@ def test_strides_of_pixels_that_are_copied_first():
     assert ".im2col" not in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 def test_a_filter_that_is_turned():
     g = new_graph(dtypes.bf16)
     mode = {"convolution_mode": "CONVOLUTION"}
@@ -112,6 +113,7 @@ def test_a_filter_that_is_turned():
     run(g, knobs=with_halo(g, 2))
 
 
+@pytest.mark.in_turn
 def test_volumes_with_residuals_exits_and_what_varies_along_depth(monkeypatch):
     """More tiles than blocks."""
     multiprocessors.few(monkeypatch, 12)
@@ -134,6 +136,7 @@ def test_one_plan_serves_every_number_and_depth_of_volumes(n):
     run(g, {"N": n, "H": 7 - n, "T": 2}, knobs=with_halo(g, 4))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 9)])
 def test_one_plan_serves_every_height_and_number_of_images(n, h):
     g = new_graph()
@@ -142,6 +145,7 @@ def test_one_plan_serves_every_height_and_number_of_images(n, h):
     run(g, {"N": n, "H": h}, knobs=with_halo(g, 4))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("channels", [32, 64])
 def test_groups_end_inside_a_tile(channels):
     g = new_graph()
@@ -175,6 +179,7 @@ def test_strides_with_a_residual_and_more_tiles_than_blocks(stages, monkeypatch)
     run(g, slack=3.0, knobs=with_halo(g, 4, STAGES=stages))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("n", "h"), [(1, 2), (3, 9)])
 def test_one_plan_with_a_stride_serves_every_height(n, h):
     g = new_graph()
@@ -185,6 +190,7 @@ def test_one_plan_with_a_stride_serves_every_height(n, h):
     run(g, {"N": n, "H": h}, knobs=with_halo(g, 4))
 
 
+@pytest.mark.in_turn
 def test_filters_of_volumes_that_stay(monkeypatch):
     """Each image of a volume meets a third of them."""
     multiprocessors.few(monkeypatch, 2)
@@ -193,6 +199,7 @@ def test_filters_of_volumes_that_stay(monkeypatch):
     run(g, knobs=with_halo(g, 2, STAGES=27))
 
 
+@pytest.mark.in_turn
 def test_tiles_that_are_taken_one_by_one(monkeypatch):
     n = multiprocessors.few(monkeypatch, 12) + 4
     g = new_graph()
@@ -200,6 +207,7 @@ def test_tiles_that_are_taken_one_by_one(monkeypatch):
     run(g, knobs=with_halo(g, 2))
 
 
+@pytest.mark.in_turn
 def test_what_varies_along_images_rows_and_columns():
     g = new_graph()
     y = convolved(g, [3, 16, 5, 7], [72, 16, 3, 3], **around(1))
@@ -217,6 +225,7 @@ def test_gaps_between_rows():
     run(g, knobs=with_halo(g, 2))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("channels", [64, 144])
 def test_integers(channels):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)

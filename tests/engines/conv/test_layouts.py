@@ -89,6 +89,7 @@ def test_what_is_not_channels_last_is_copied(x, w, beside, y, count):
     assert (plan.programs[0].variants[0].workspace_bytes == "0") == (count == 0)
 
 
+@pytest.mark.in_turn
 def test_along_pixels_results_stay_as_they_are():
     g = new_graph()
     layer(g, image(g, X), image(g, FILTER), first, first)
@@ -131,6 +132,7 @@ def test_other_ranks(rank):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_groups():
     g = new_graph()
     y = g.conv_fprop(first(g, [2, 48, 5, 6]), first(g, [80, 24, 3, 3]), **around(1)).set_output()
@@ -138,6 +140,7 @@ def test_groups():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g = new_graph()
     x, w = g.tensor([N, 16, H, W], [16 * H * W, H * W, W, 1]), first(g, [24, 16, 3, 3])
@@ -147,6 +150,7 @@ def test_one_plan_serves_every_size():
     run(g, {"N": 3, "H": 11, "W": 4}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_operations_before_and_statistics_after():
     g = new_graph()
     scale, bias = (g.tensor([1, 64, 1, 1]) for _ in range(2))
@@ -202,6 +206,7 @@ def test_copies_are_part_of_the_prediction():
     assert moved < seconds[1] - seconds[0] < 3 * moved
 
 
+@pytest.mark.in_turn
 def test_two_engines_copy_one_image_each_for_itself():
     """With pixels that begin elsewhere: four channels for one, eight places for the other."""
     g = new_graph()

@@ -151,6 +151,7 @@ def test_an_image_that_is_added_to_its_own_results():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_statistics():
     """Statistics of channels over all images, then of each image's channels, and of pixels."""
@@ -175,6 +176,7 @@ def test_an_image_is_scaled_by_the_largest_of_its_pixels():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("y", [image, first])
 def test_what_another_kernel_reads_lies_where_its_strides_say(y):
     g = new_graph()

@@ -116,6 +116,7 @@ def test_zeros_of_a_panel_are_not_multiplied(c, more, products):
     assert ptx_of(plan).count("wgmma.mma_async") in [n * products for n in times_unrolled]
 
 
+@pytest.mark.in_turn
 def test_blocks_work_through_many_tiles():
     """More tiles than SMs: the rings go on from tile to tile."""
     g = new_graph()
@@ -143,6 +144,7 @@ def test_groups_of_volumes_that_fill_half_of_a_panel():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_groups_with_an_epilogue_and_symbols():
     """More tiles than one a group; what is read beside has the channels of all groups."""
     g = new_graph()
@@ -250,6 +252,7 @@ def test_broadcasts_along_images_and_pixels():
     run(g, slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 2}, {}], ids=str)
 def test_two_residuals_one_of_another_layout(knobs):
     """ConvBiasAct with a number that is passed by value, and an NCHW tensor beside."""

@@ -66,6 +66,7 @@ def test_channels(columns):
     run(g, knobs={**SMALL, "TILE_N": columns})
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("outputs", [3, 42])
 def test_outputs_that_are_no_multiple_of_16_bytes(outputs):
@@ -123,6 +124,7 @@ def test_what_varies_along_images_rows_and_columns():
     run(g, slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("n", "h"), [(1, 4), (5, 31)])
 def test_one_plan_serves_every_height_and_number_of_images(n, h):
     g = new_graph()

@@ -47,6 +47,7 @@ def test_tiles(pixels, channels):
     run(g, knobs={**SWAPPED, "TILE_M": pixels, "TILE_N": channels})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_clusters_share_their_loads(cluster):
     g = new_graph()
@@ -67,6 +68,7 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs={**SWAPPED, **knobs})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("n", [1, 3])
 def test_one_plan_serves_every_size(n):
     """Pixels of an odd number: no pairs of neighbours."""
@@ -99,6 +101,7 @@ def test_outputs_of_other_widths_are_stored_from_registers(output):
     run(g, slack=2.0, knobs=SWAPPED, allowance=depth_allowance(16 * 9))
 
 
+@pytest.mark.in_turn
 def test_residuals_that_vary_along_images_and_pixels():
     g = new_graph()
     y = convolved(g, [4, 16, 6, 7], [72, 16, 3, 3], **around(1))
@@ -108,6 +111,7 @@ def test_residuals_that_vary_along_images_and_pixels():
     run(g, slack=3.0, knobs=SWAPPED)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("compute", ["FLOAT", "FAST_FLOAT_FOR_FP8"])
 def test_fp8_of_two_types(compute):
     g = new_graph(dtypes.of("f8E4M3FN"), compute_data_type=compute)

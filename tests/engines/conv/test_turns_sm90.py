@@ -30,6 +30,7 @@ def test_numbers_of_tiles_of_one_step_of_k(images):
     run(g, knobs={**TURNS, "STAGES": 3}, seed=images)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])
 def test_scale_bias_and_a_residual(swap):
@@ -40,6 +41,7 @@ def test_scale_bias_and_a_residual(swap):
     run(g, slack=3.0, knobs={**TURNS, "SWAP_AB": swap})
 
 
+@pytest.mark.in_turn
 def test_filters_strides_and_groups():
     g = new_graph(dtypes.bf16)
     convolved(g, [2, 48, 13, 11], [80, 24, 3, 3], **around(1, stride=2)).set_output()

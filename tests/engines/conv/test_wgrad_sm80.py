@@ -72,6 +72,7 @@ def test_f32_in_products_of_tf32(name, products):
     assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_parts_that_are_added_to_one_place():
     g = new_graph()
@@ -91,6 +92,7 @@ def test_results_that_repeat_are_not_added():
         run(g, knobs={**knobs, "REDUCTION_MODE": 1})
 
 
+@pytest.mark.in_turn
 def test_launches_overlap_where_devices_can():
     for target, overlaps in (("sm_80", False), ("sm_90", True)):
         g = new_graph()

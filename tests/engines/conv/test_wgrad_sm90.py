@@ -108,6 +108,7 @@ def test_shapes(name):
     assert (".multicast::cluster" in ptx) == ("TILE_CGA_M" in knobs or "TILE_CGA_N" in knobs)
 
 
+@pytest.mark.in_turn
 def test_where_libraries_were_wrong():
     x, w, parameters = PEERS["pixels past the last window"]
     g = new_graph()
@@ -128,6 +129,7 @@ def test_one_plan_serves_every_size(parts):
     check(g, {"N": 4, "H": 8}, plan=plan, slack=4.0)
 
 
+@pytest.mark.in_turn
 def test_channels_first_and_unaligned_ones_are_copied():
     g = new_graph()
     dw = gradient(
@@ -137,6 +139,7 @@ def test_channels_first_and_unaligned_ones_are_copied():
     assert len(run(g).programs[0].kernels) == 4
 
 
+@pytest.mark.in_turn
 def test_sums_of_parts_are_the_same_bits_in_every_order_of_blocks():
     g = new_graph()
     gradient(g, [3, 64, 8, 8], [64, 64, 1, 1]).set_output()

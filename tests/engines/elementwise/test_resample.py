@@ -181,6 +181,7 @@ def test_two_images_of_one_size():
     check(g, engine="resample")
 
 
+@pytest.mark.in_turn
 def test_a_mask_of_pooled_elements():
     g = new_graph()
     y, _ = g.resample(image(g, [1, 8, 6, 6]), "MAXPOOL", **USUAL)
@@ -355,6 +356,7 @@ def test_patches_of_gradients(mode, where, dims, knobs):
     check(g, engine="resample", knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("mode", UPSAMPLINGS)
 def test_patches_of_upsampling(mode):
     for make in (pooled, lambda *a: gradient(*a).set_output()):
@@ -396,6 +398,7 @@ def test_patches_beside_an_axis_of_one(layout):
         check(g, engine="resample", knobs=patch(2, 1))
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_patches_with_neighbours_sizes_and_several_dims():
     g = new_graph()

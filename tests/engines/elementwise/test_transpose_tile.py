@@ -63,6 +63,7 @@ def wide_layouts(tile):
     return found
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", SHORT_TILES, ids=str)
 def test_short_tiles_are_written_with_few_conflicts(tile):
     """With none, but for tiles that are a few lines of banks."""

@@ -42,6 +42,7 @@ def instructions(plan):
     return [(part.split()[0], part.rsplit("{", 1)[1].rstrip("}").split(", ")) for part in found]
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("target", ["sm_89", "sm_90"])
 @pytest.mark.parametrize("operands", OPERANDS)

@@ -57,6 +57,7 @@ def test_edges(n, k):
     run_weights(g, knobs={**SWAPPED, "TILE_N": 128}, allowance=depth_allowance(k))
 
 
+@pytest.mark.in_turn
 def test_what_is_not_zero_where_k_ends():
     """g1 of the zeros that TMA brings may be anything, infinity too."""
     g = new_graph(dtypes.f16)
@@ -82,6 +83,7 @@ def test_scales_along_k_and_along_rows():
     run(g, knobs={**TALL, "WARP_SPEC_CFG": FRAGMENTS})
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_two_blocks_of_rows_of_a_warpgroup():
     g = weights_of_8_bits(dtypes.i8, 40, 300, 192)
@@ -135,6 +137,7 @@ def test_experts_of_weights_of_8_bits():
     run(g, knobs={**SWAPPED, "TILE_M": 16})
 
 
+@pytest.mark.in_turn
 def test_sizes_known_at_run_time():
     rows = dnnc.Dim("M", max=4096)
     g = weights_of_8_bits(dtypes.f8e4m3, rows, 72, 80)

@@ -58,6 +58,7 @@ def test_tall_tiles_of_which_half_have_no_rows():
     run(g, [0, 40, 240], knobs={**TALL, "TILE_N": 128})
 
 
+@pytest.mark.in_turn
 def test_more_experts_than_lanes():
     g = graph_of(dtypes.f16)
     g.moe_grouped_matmul(*operands(g, 150, 70, 16, 16)).set_output()
@@ -111,6 +112,7 @@ def test_pairs_of_sizes_known_at_run_time(layout, k):
     run(g, [0, 1, 1, 65, 130], {"T": 330, "E": 5}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_pairs_of_large_tiles_with_a_gated_pair():
     g = graph_of(dtypes.bf16)
     token, gate, first = operands(g, 500, 3, 64, 200)
@@ -120,6 +122,7 @@ def test_pairs_of_large_tiles_with_a_gated_pair():
     run(g, [0, 30, 260], knobs={**TALL, "TILE_M": 128, "TILE_N": 96, "TILE_CGA_M": 2}, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_pairs_of_tokens_whose_rows_are_contiguous():
     """Each block fetches its own."""
     g = graph_of(dtypes.f16)
@@ -129,6 +132,7 @@ def test_pairs_of_tokens_whose_rows_are_contiguous():
     run(g, [0, 5, 50], knobs=PAIRS)
 
 
+@pytest.mark.in_turn
 def test_pairs_of_more_rows_than_follow_each_other():
     """Where pairs along the rows end with a run of `SWIZZLE`, the next number lies across."""
     g = graph_of(dtypes.f16)
@@ -149,6 +153,7 @@ def test_split_k():
     run(g, [0, 3, 90], knobs={**TALL, "SPLIT_K_SLC": 2})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("k", [64, 30])
 def test_sizes_known_at_run_time(k):
     """One plan; with unaligned rows, the operands go through registers."""
@@ -182,6 +187,7 @@ def test_tokens_whose_rows_are_contiguous():
     run(g, [0, 5, 50])
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("swap", [0, 1])
 def test_operations_before_and_after(swap):
     g = graph_of(dtypes.f16)
@@ -278,6 +284,7 @@ def test_products_of_other_offsets_are_refused():
     assert any("of the same offsets" in reason for reason in reasons_of(g))
 
 
+@pytest.mark.in_turn
 def test_a_product_that_the_next_one_reads():
     """Two kernels; rows of the first one's result lie in the workspace, which begins elsewhere."""
     g = graph_of(dtypes.f16)

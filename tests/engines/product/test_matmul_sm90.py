@@ -107,6 +107,7 @@ def test_tiles_may_follow_each_other_in_other_orders(rows):
     assert fusion.knobs["SWIZZLE"] == rows
 
 
+@pytest.mark.in_turn
 def test_some_hundred_rows_may_lie_along_the_columns_of_instructions():
     """Swapped tiles of 224x128 are right; 777x4096x14336 has 128 of them, and 112 of 128x256."""
     g, _ = product(dtypes.f16, 250, 264, 72)
@@ -494,6 +495,7 @@ def test_reductions_at_the_exit(mode, dims):
     run(g, allowance=1e-5 if mode == "add" else 2.0**-11)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("dims", [[1, 1, 1], [1, 1, 40]], ids=str)
 def test_reductions_of_what_a_row_leads_to_are_another_kernel(dims):
     g = new_graph(dtypes.bf16)

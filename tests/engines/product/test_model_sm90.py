@@ -74,6 +74,7 @@ def test_some_hundred_rows_lie_along_the_columns_where_that_fills_the_wave(m, n,
     assert (knobs["TILE_M"], knobs["TILE_N"], knobs["SWAP_AB"]) == (*tile, 1)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("each", [(16, 8, 8, 4), (32, 1, 1, 1), (3, 5)])
 @pytest.mark.parametrize("down", [1, 13, 33, 80])
 @pytest.mark.parametrize("is_snake", [False, True])

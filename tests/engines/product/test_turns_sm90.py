@@ -61,6 +61,7 @@ def test_epilogues_with_residuals_and_reductions(swap, multiprocessors):
     run(g, knobs={**TURNS, "SWAP_AB": swap}, slack=3.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kept", ["rows", "columns"])
 def test_reductions_at_the_exit(kept, multiprocessors):
     g = new_graph(dtypes.f16)
@@ -71,6 +72,7 @@ def test_reductions_at_the_exit(kept, multiprocessors):
     run(g, knobs=TURNS, allowance=2.0**-18)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_gated_pairs_and_rows_that_are_reduced(multiprocessors):
     g = new_graph(dtypes.bf16)
@@ -91,6 +93,7 @@ def test_other_types(dtype, multiprocessors):
     run(g, knobs=TURNS, allowance=2.0**-10)  # f32 operands are cut to tf32
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size(multiprocessors):
     g = new_graph(dtypes.f16)
     a, b = g.tensor([1, M, 144]), g.tensor([1, 144, 80], strides(144, 80, "column"))
@@ -100,6 +103,7 @@ def test_one_plan_serves_every_size(multiprocessors):
         run(g, {"M": rows}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_results_are_the_same_in_every_run(multiprocessors):
     g, c = product(dtypes.f16, 100, 200, 136, output=dtypes.f32)
     plan = run(g, knobs=TURNS, allowance=2.0**-17)

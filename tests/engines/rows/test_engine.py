@@ -104,6 +104,7 @@ def test_threads_and_elements(threads, held):
     run(layernorm(9, columns), knobs={**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("axis", [0, 1])
 def test_rows_that_may_be_empty_are_left_to_other_engines(axis):
     dims = [dnnc.Dim("m", 0, 64), dnnc.Dim("n", 0, 64)]
@@ -188,6 +189,7 @@ def test_one_plan_serves_every_size(rows, columns):
     run(g, {"R": rows, "C": columns})
 
 
+@pytest.mark.in_turn
 def test_rows_of_unknown_length_are_read_again():
     g = softmax([4, dnnc.Dim("C", max=1 << 20)], [1])
     graph = g.graph.finalize()
@@ -306,6 +308,7 @@ def test_warps_go_through_rings_on_their_own(stages, threads, held, blocks, monk
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
+@pytest.mark.in_turn
 def test_rings_of_several_rows_and_sizes_known_at_run_time():
     g = softmax([dnnc.Dim("R", max=4096), dnnc.Dim("C", max=64, multiple_of=8)], [1])
     knobs = {**SMALL, "TILE_COLS": 8, "CTA_COUNT": 1, "STAGES": 2}
@@ -462,6 +465,7 @@ def test_a_ring_is_for_those_who_go_through_many_rows():
     assert chosen == {128: (0, False), 8192: (2, True)}
 
 
+@pytest.mark.in_turn
 def test_the_second_kernel_of_sums_starts_early_and_waits():
     """Its loads of what the first one leaves come after the wait, and through no other cache."""
     g = gradients(300, 200).graph.finalize()
@@ -483,6 +487,7 @@ def test_the_second_kernel_of_sums_starts_early_and_waits():
             assert "ld.global.nc" not in after
 
 
+@pytest.mark.in_turn
 def test_results_repeat_bit_for_bit():
     g = gradients(300, 200)
     graph = g.graph.finalize()

@@ -91,6 +91,7 @@ def test_rows_of_a_warp_in_rings_of_their_own():
     check_layernorm(layernorm(5, 1000), (5, 1000), engine="rows", knobs=knobs)
 
 
+@pytest.mark.in_turn
 def test_rows_whose_size_is_a_symbol():
     n = dnnc.Dim("N", min=1, max=2000)
     for size in (1, 3, 777):
@@ -125,6 +126,7 @@ def test_operations_that_make_a_norm(virtual):
     assert_zero(y)
 
 
+@pytest.mark.in_turn
 def test_gradients_of_rows():
     dims = (5, 300)
     g = new_graph()
@@ -247,6 +249,7 @@ def test_averages(engine, knobs, axis):
 # ---- after a product
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("n", [96, 256])
 def test_rows_of_a_product(n):
     """Sums of three terms, of which no sum of several is a number of f32."""

@@ -162,6 +162,7 @@ def test_fragments_across_rows(held):
             run_alone(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 def test_extremes_of_what_is_no_output_and_of_what_was_before():
     """No tensor of the rows' dims is stored; of x + r no reduction by rows comes first."""
     g = new_graph()
@@ -204,6 +205,7 @@ def test_any_number_of_rows(rows):
     run_alone(g, {"R": rows}, knobs=fitting({**OWN, "ARRAY_SIZE_PER_THREAD": 16}, 200))
 
 
+@pytest.mark.in_turn
 def test_no_rows():
     """The amax of nothing is 0; by one kernel, or by those that a split makes."""
     sizes = {"R": 0}

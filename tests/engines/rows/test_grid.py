@@ -144,6 +144,7 @@ def test_batch_norm_of_other_ranks_and_sizes(dims):
     run(batchnorm(*dims, running=False))
 
 
+@pytest.mark.in_turn
 def test_batch_norm_with_channels_ahead():
     """The fastest axis is reduced: a block has one channel at a time."""
     g = new_graph("f16")
@@ -178,12 +179,14 @@ def test_a_whole_tensor_is_quantised(dims):
     run(quantised(*dims), knobs=ALONG)
 
 
+@pytest.mark.in_turn
 def test_sizes_known_at_run_time():
     g = batchnorm(dnnc.Dim("N", max=64), 24, 5, dnnc.Dim("W", max=64))
     for n, w in ((1, 1), (3, 17), (64, 9)):
         run(g, {"N": n, "W": w})
 
 
+@pytest.mark.in_turn
 def test_levels_that_are_no_variance():
     """Softmax over pixels: the largest, then the sum of exponentials: two meetings more."""
     g = new_graph("f16")
@@ -203,6 +206,7 @@ def test_modes(mode):
     run(g, slack=16.0)
 
 
+@pytest.mark.in_turn
 def test_integers_and_doubles():
     for kind in ("i32", "f64"):
         g = dnnc.pygraph(
@@ -248,6 +252,7 @@ def test_fragments_of_two_tensors_stay_in_registers(masked):
     run(gradients(2, 24, 10, 30, masked=masked), knobs=knobs, allowance=1e-4)
 
 
+@pytest.mark.in_turn
 def test_fragments_along_rows_stay_in_registers():
     g = new_graph("f32")
     x = g.tensor([4, 3, 60, 1000], name="x")
@@ -256,6 +261,7 @@ def test_fragments_along_rows_stay_in_registers():
     run(g, knobs={**ALONG, "ARRAY_SIZE_PER_THREAD": 2, "SPECFILT": 12}, allowance=1e-4)
 
 
+@pytest.mark.in_turn
 def test_passes_between_the_first_and_the_last_find_registers():
     run(softmax_of_columns(600, 24), knobs={**CONFIG, "TILE_ROWS": 4, "SPECFILT": 4})
 
@@ -270,6 +276,7 @@ def softmax_of_columns(rows, columns):
     return g
 
 
+@pytest.mark.in_turn
 def test_results_repeat_bit_for_bit():
     g = gradients(4, 24, 20, 13)
     graph = g.graph.finalize()
@@ -281,6 +288,7 @@ def test_results_repeat_bit_for_bit():
         np.testing.assert_array_equal(found[0][uid], found[2][uid])
 
 
+@pytest.mark.in_turn
 def test_mean_and_variance_are_one_level():
     """Blocks meet twice for a level; two levels of softmax meet twice as often."""
     assert meetings(batchnorm(64, 64, 56, 56)) == 2
@@ -311,6 +319,7 @@ def test_special_values_stay_in_their_channels(special):
 # ---- what is taken
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("is_last", [False, True])
 def test_inputs_of_several_layouts(is_last):
     """The first of the widest inputs says which way fragments lie, in the plan as in `legal`."""
@@ -323,6 +332,7 @@ def test_inputs_of_several_layouts(is_last):
     run(g, knobs={**(CONFIG if is_last else ALONG), "STAGES": 2}, allowance=1e-4)
 
 
+@pytest.mark.in_turn
 def test_a_norm_of_distances_is_of_moments():
     g = new_graph("f16")
     x = g.tensor([4, 2048, 8, 8], channels_last([4, 2048, 8, 8]))
@@ -335,6 +345,7 @@ def test_a_norm_of_distances_is_of_moments():
         assert int(step.launch.dynamic_smem_bytes) <= of("sm_90a").limits.smem_block_bytes
 
 
+@pytest.mark.in_turn
 def test_levels_of_several_totals_where_every_block_combines_all():
     """More groups than slices: totals stay in shared memory, where the next parts come."""
     g = new_graph("f16")

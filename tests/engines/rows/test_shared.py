@@ -71,6 +71,7 @@ def test_norms_with_statistics(columns, io, threads, held, blocks, monkeypatch):
         run(g, inputs=special_rows(g, rows), knobs=knobs, allowance=1e-3)
 
 
+@pytest.mark.in_turn
 @ACROSS
 def test_variances_are_as_if_their_elements_were_gone_through_again(monkeypatch):
     """To f32's accuracy of the mean, of rows whose deviation is a few units of their elements."""
@@ -130,6 +131,7 @@ def test_meetings_of_a_row(build, meetings, blocks):
     assert ("st.async" in ptx) == (blocks > 1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.registers
 def test_shared_memory_is_no_more_than_legal_counts():
     for g, blocks in ((norm_of_rows(64, 2048, dtypes.bf16), 2), (softmax([64, 2048], [1]), 4)):
@@ -143,6 +145,7 @@ def test_shared_memory_is_no_more_than_legal_counts():
         )
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("threads", "held"), [(512, 32), (256, 64)])
 @pytest.mark.registers
 def test_norms_of_65536_elements_spill_nothing(threads, held):

@@ -45,6 +45,7 @@ def test_refusals_name_the_clause():
     assert refusal(gradients(4, 1 << 18)).clause == "sums of columns"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -67,6 +68,7 @@ def test_knobs_are_checked(more, said):
         run(softmax([4, 64], [1]), knobs={**SMALL, **more})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("threads", "columns", "held"), [(128, 5120, 40), (256, 5120, 24), (128, 8192, 64), (64, 9, 8)]
 )
@@ -103,6 +105,7 @@ def test_what_is_taken_has_candidates(columns, target):
                 assert ROWS.predict(fusion, knobs, target).seconds > 0
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [8200, 12288, 16384, 65536, 70000, 100000, 131072])
 def test_gradients_of_long_rows_are_one_fusion(columns):
     config = heuristics.best_config(gradients(64, columns).graph.finalize(), of("sm_90a"))

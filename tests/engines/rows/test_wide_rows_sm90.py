@@ -28,6 +28,7 @@ def test_softmax(n, columns, blocks, rows):
     assert "mapa.shared::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.exchange
 def test_many_tiles_and_two_blocks_of_rows():
@@ -57,6 +58,7 @@ def test_one_reduction_that_is_an_output_alone_needs_no_cluster():
     assert len(plan.programs[0].variants[0].steps) == 2
 
 
+@pytest.mark.in_turn
 def test_the_engine_chooses_tiles_that_hold_the_row():
     for n in (200, 700):
         g = new_graph(dtypes.bf16)

@@ -249,6 +249,7 @@ PARTS = [
 ]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("graph", "moved"), PARTS)
 def test_outputs_that_are_parts_of_a_product(graph, moved):
     plan = check(graph(), target="sm_90a", knobs=PLAIN_TILES)
