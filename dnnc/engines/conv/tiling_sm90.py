@@ -52,7 +52,7 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     chunk = chunk_of_phases(shape, choice, target)
     return replace(
         found,
-        grid=replace(found.grid, chunk=chunk, is_snake=chunk > 0 and not choice.loop.takes_turns),
+        grid=replace(found.grid, chunk=chunk, is_snake=chunk > 0),
         epilogue=replace(
             found.epilogue,
             is_turned=choice.loop.swaps,

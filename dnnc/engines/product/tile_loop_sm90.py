@@ -71,21 +71,22 @@ class Tiles:
 
     def _each_static(self, state: Any, body: Body, own: Any) -> None:
         number, count = self.cluster.number(), self.cluster.count()
-        if own is not None:
-            number = number + own * count
-            count = count * self.tiling.block.consumers
-
-        numbers = TileNumbers(number, self.count(), count, is_snake=self.tiling.grid.is_snake)
-        is_turn = own is not None
+        if own is None:
+            numbers = TileNumbers(number, self.count(), count, is_snake=self.tiling.grid.is_snake)
+            numbers.each(state, lambda number, now: body(self._at(number), now))
+            return
+        assert self.tiling.block.consumers == 2, "two warpgroups take tiles by turns"
+        other = count * 2 - 1 - number * 2 if self.tiling.grid.is_snake else count
 
         def tile(number: Any, now: Any) -> Any:
             place = self._at(number)
-            if is_turn and self.steps_of:
-                next_steps = self._at(number + self.cluster.count()).steps
-                place = replace(place, next_steps=next_steps)
+            if self.steps_of:
+                ahead = ops.select(own.eq(0), other, count * 2 - other)
+                place = replace(place, next_steps=self._at(number + ahead).steps)
             return body(place, now)
 
-        numbers.each(state, tile)
+        first, step = number + own * other, count * self.tiling.block.consumers
+        TileNumbers(first, self.count(), step).each(state, tile)
 
     def first_steps(self) -> Any:
         """The k panels of this block's first tile."""
