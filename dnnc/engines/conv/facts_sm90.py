@@ -225,6 +225,15 @@ def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> floa
     return shape.panels(element_bytes) / lines
 
 
+def turned_lines(shape: ConvShape, element_bytes: int) -> float:
+    """See `PixelLoads.lines`."""
+    if shape.is_filter_k_major:
+        return 0.0
+    row_bytes = shape.k_group * element_bytes  # of a tap of one of W's filters
+    begins = gcd(row_bytes, wgmma.ROW_BYTES)
+    return _lines(begins, min(row_bytes, wgmma.ROW_BYTES))
+
+
 def _lines(begins: int, row_bytes: int) -> float:
     """That a row takes as long as, which begins at any multiple of so many bytes: on average it
     meets a second one that often."""

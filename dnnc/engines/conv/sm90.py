@@ -56,6 +56,7 @@ from .facts_sm90 import (
     multiplied_share,
     side_by_side_of,
     tiled_shape_of,
+    turned_lines,
     y_loads,
 )
 from .halo_knobs_sm90 import COLUMNS as HALO_COLUMNS
@@ -249,6 +250,7 @@ class ConvSm90Engine(Engine):
             multiplied=multiplied_share(fusion, beside, choice),
             chunk=chunk_of_phases(tiled_shape_of(fusion), choice, target),
             past=_past_rows(facts, work.n, tile[1]),
+            lines=turned_lines(shape_of(conv_of(fusion)), facts.row.element_bytes),
         )
         found = hopper_tile(
             block,

@@ -42,7 +42,8 @@ _SHORT_ROWS_SECONDS = 0.3e-6
 # bytes; narrower ones are taken to need as long, which is not measured.
 _LOAD_RATE = 88e9
 _TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
-_TURNED_AGAIN = 1.05  # of the bytes of pixels whose channels are several tiles, which turns part
+# Of the bytes of pixels whose channels are several tiles, which turns part, and of gradients.
+_TURNED_AGAIN = 1.05
 _CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
 _IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
 # Of the time of a row of pixels, what a filter's row adds.  Where rows begin inside lines, more by
@@ -54,6 +55,13 @@ _SPLIT_FILTER_SHARE = 1.0
 # Of a step, for each row of a filter's tile that is none: 64 channels to 3 (3x3, 64 images of
 # 224x224) took 470, 555 and 734 us in tiles of 128x8, 128x16 and 128x32 on an H200.
 _PAST_ROW_SECONDS = 6e-9
+# Of gradients by the image, whose filters are turned, on 187 configurations of 22 layers: bytes a
+# second of pixels and filters, of these each line that a row meets; what is more of products of
+# pixels with a halo for each further line; and from one warpgroup's products to the other's.
+_GRADIENT_RATE = 95e9
+_TURNED_HALO_SHARE = 0.37
+_GRADIENT_TURN_SECONDS = 0.2e-6
+_CLUSTER_GRADIENT_TURN_SECONDS = 0.5e-6
 _SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 # Of a tap, however little it multiplies: nine were 2.3 us of tiles of 7 columns and 48 channels,
@@ -158,6 +166,7 @@ class PixelLoads(NamedTuple):
     come for all of k at once, so that stages are parts of one load; 0: products read it where it
     is.  chunk: rows of tiles of every phase of a gradient that come before any further rows, see
     `TileOrder`.  past: rows of a filter's tile that are none, of few outputs whose k lie together.
+    lines: of memory that a row of a filter meets which is turned, about; 0: it is not.
     """
 
     is_im2col: bool = False
@@ -169,6 +178,7 @@ class PixelLoads(NamedTuple):
     taken: float = 0.0
     chunk: int = 0
     past: int = 0
+    lines: float = 0.0
 
 
 _NO_PIXELS = PixelLoads()
@@ -232,7 +242,7 @@ class HopperTile:
         transfer = transfer_seconds(moved_bytes, self.target)
         if self._is_plain:  # of pixels it is not fitted
             transfer *= again_share(work.m, work.n, work.k, self.block.tile)
-        elif self.block.takes_turns and work.n > self.block.tile[1]:
+        elif self.block.takes_turns and (work.n > self.block.tile[1] or self.pixels.lines):
             transfer *= _TURNED_AGAIN
         if work.groups:
             transfer += transfer_seconds(self._weights_again(work), self.target)
@@ -299,7 +309,10 @@ class HopperTile:
         """Seconds from a tile to a block's next one."""
         if not self.block.takes_turns:
             return products + after
-        products += _TURN_SECONDS if self.block.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
+        turns = _TURN_SECONDS, _CLUSTER_TURN_SECONDS
+        if self.pixels.lines:
+            turns = _GRADIENT_TURN_SECONDS, _CLUSTER_GRADIENT_TURN_SECONDS
+        products += turns[self.block.cluster != (1, 1)]
         # A warpgroup has two tiles' time for its own products and epilogue.
         return max(products, (products + after) / 2)
 
@@ -310,10 +323,7 @@ class HopperTile:
         products = [self._product_seconds(steps) for steps in work.phases]
         each = [self._tile_seconds(seconds, after) for seconds in products]
         each *= work.count // len(work.phases)
-        is_snake = not self.block.takes_turns
-        found = seconds_of_chunks(
-            each, down, across, self.pixels.chunk, self._residents, is_snake=is_snake
-        )
+        found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
         return found + (after if self.block.takes_turns else 0.0)
 
     def _product_seconds(self, steps: float) -> float:
@@ -366,6 +376,7 @@ class HopperTile:
             multiply *= _UNEVEN_SHARE
         if loaded.loads[0] < 1.0:
             multiply *= _PHASE_SHARE if loaded.has_phases else _HALO_SHARE
+            multiply *= 1 + _TURNED_HALO_SHARE * max(0.0, loaded.lines - 1)
         if loaded.is_im2col and block.cluster[0] > 1:
             multiply *= _SHARED_FILTERS
         computed = self._computed_seconds()
@@ -402,15 +413,17 @@ class HopperTile:
         """Seconds of a stage's loads by im2col, and of the filters beside them."""
         if not self.pixels.is_im2col:
             return 0.0
-        share = _FILTER_SHARE
-        if self.operands.share < 1.0:
+        share, rate = _FILTER_SHARE, _IM2COL_RATE
+        if self.pixels.lines:
+            share, rate = self.pixels.lines, _GRADIENT_RATE
+        elif self.operands.share < 1.0:
             share += _SPLIT_FILTER_SHARE / (self.pixels.filters * self.block.cluster[0])
         rows = (
             self.block.tile[0] / self.block.cluster[1]
             + share * self.block.tile[1] / self.block.cluster[0]
         )
         past = self.pixels.past / self.block.cluster[0] * _PAST_ROW_SECONDS
-        return rows * _LINE_BYTES / (_IM2COL_RATE * self.operands.share) + past
+        return rows * _LINE_BYTES / (rate * self.operands.share) + past
 
     @cached_property
     def _after_seconds(self) -> float:
@@ -426,11 +439,11 @@ class HopperTile:
 
 
 def seconds_of_chunks(
-    each: Sequence[float], down: int, across: int, chunk: int, clusters: int, *, is_snake: bool
+    each: Sequence[float], down: int, across: int, chunk: int, clusters: int
 ) -> float:
-    """Seconds of the cluster that has most to do, of tiles that clusters take by turns; each: of a
-    tile of each phase.  down, across: tiles of a phase.  chunk: see `PixelLoads`.  is_snake: every
-    second round of turns is backwards.
+    """Seconds of the cluster that has most to do, of tiles that clusters take by turns, every
+    second round backwards; each: of a tile of each phase.  down, across: tiles of a phase.
+    chunk: see `PixelLoads`.
 
     Whole chunks have as many tiles of every phase for each cluster; the last one has not.
     """
@@ -438,8 +451,7 @@ def seconds_of_chunks(
     tiles = [seconds for seconds in each for _ in range(rest * across)]
     step = 2 * clusters
     longest = max(
-        sum(tiles[number::step])
-        + sum(tiles[step - 1 - number if is_snake else clusters + number :: step])
+        sum(tiles[number::step]) + sum(tiles[step - 1 - number :: step])
         for number in range(clusters)
     )
     return whole * chunk * across * sum(each) / clusters + longest

@@ -77,10 +77,9 @@ def test_some_hundred_rows_lie_along_the_columns_where_that_fills_the_wave(m, n,
 @pytest.mark.rotating
 @pytest.mark.parametrize("each", [(16, 8, 8, 4), (32, 1, 1, 1), (3, 5)])
 @pytest.mark.parametrize("down", [1, 13, 33, 80])
-@pytest.mark.parametrize("is_snake", [False, True])
-def test_phases_take_as_long_as_the_cluster_that_has_most_to_do(each, down, is_snake):
-    """Clusters take the tiles of each chunk by turns, one phase after the other, or every second
-    round backwards."""
+def test_phases_take_as_long_as_the_cluster_that_has_most_to_do(each, down):
+    """Clusters take the tiles of each chunk by turns, one phase after the other, every second round
+    backwards."""
     across, chunk, clusters = 4, 33, 66
     tiles = []
     for first in range(0, down, chunk):
@@ -89,11 +88,11 @@ def test_phases_take_as_long_as_the_cluster_that_has_most_to_do(each, down, is_s
     taken = [0] * clusters
     for first in range(0, len(tiles), clusters):
         numbers = range(clusters)
-        if is_snake and first // clusters % 2:
+        if first // clusters % 2:
             numbers = reversed(numbers)
         for seconds, number in zip(tiles[first : first + clusters], numbers, strict=False):
             taken[number] += seconds
-    assert seconds_of_chunks(each, down, across, chunk, clusters, is_snake=is_snake) == max(taken)
+    assert seconds_of_chunks(each, down, across, chunk, clusters) == max(taken)
 
 
 def chosen(m, n, k, names=("matmul_sm90", "matmul_sm80")):
