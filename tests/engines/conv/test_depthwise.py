@@ -10,7 +10,7 @@ from dnnc.codegen.tiles.strips import met
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv.depthwise import CONV_DEPTHWISE
-from dnnc.engines.conv.depthwise_tile import fragments_of_block
+from dnnc.engines.conv.depthwise_tile import DepthwiseChoice, fragments_of_block
 from dnnc.errors import DnncError
 from dnnc.target import of
 from tests.support import machine
@@ -157,7 +157,8 @@ def _tilings(g, plan):
 
     graph = g.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
-    return [_facts_of(fusion).tiling(f.knobs) for f in plan.programs[0].fusions]
+    choices = [DepthwiseChoice.of(f.knobs) for f in plan.programs[0].fusions]
+    return [_facts_of(fusion).tiling(choice) for choice in choices]
 
 
 @pytest.mark.parametrize("io", ["bf16", "f32", "f64"])
