@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from ..errors import DnncError, Status
+from ..places import Place, current_place, noted
 from .calls import Kind, Like, called, require_one_device
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -46,11 +48,14 @@ def sdpa(
     Source: torch.nn.functional.scaled_dot_product_attention.
     """
     given = {"query": query, "key": key, "value": value}
+    for name, tensor in {**given, "attn_mask": attn_mask}.items():
+        if not isinstance(tensor, torch.Tensor) and (tensor is not None or name != "attn_mask"):
+            raise _error(f"{name}: a {type(tensor).__name__}", "a torch.Tensor")
     if attn_mask is not None and attn_mask.dtype not in (torch.bool, *_TYPES):
         accepted = ", ".join(map(str, (torch.bool, *_TYPES)))
         raise _error(f"attn_mask of {attn_mask.dtype}", accepted)
     require_one_device("sdpa", given if attn_mask is None else {**given, "attn_mask": attn_mask})
-    _verify(given, dropout_p, enable_gqa)
+    _verify(given, dropout_p, scale, window, enable_gqa)
     q, k, v, lead = _four_axes(query, key, value)
     bias = seed = None
     if attn_mask is not None:
@@ -65,7 +70,8 @@ def sdpa(
         deterministic=bool(deterministic),
         is_double=q.dtype == torch.float64,
     )
-    made: torch.Tensor = _Attention.apply(q, k, v, bias, seed, options)  # pyright: ignore
+    place = current_place()
+    made: torch.Tensor = _Attention.apply(q, k, v, bias, seed, options, place)  # pyright: ignore
     return made.reshape(*lead, *made.shape[2:])
 
 
@@ -95,18 +101,21 @@ class _Options(NamedTuple):
 
 
 class _Attention(torch.autograd.Function):
-    """Attention of tensors of four axes."""
+    """Attention of tensors of four axes.  place: of the call, which errors of both passes name."""
 
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, bias: Any, seed: Any, options: Any) -> Any:
+    def forward(
+        ctx: Any, q: Any, k: Any, v: Any, bias: Any, seed: Any, options: Any, place: Place | None
+    ) -> Any:
         given = _named(q=q, k=k, v=v, bias=bias, seed=seed)
         results = {"o": _in_order_of(q, (*q.shape[:3], v.shape[3]))}
         if any(ctx.needs_input_grad):
             results["stats"] = _statistics(q)
-        o, *stats = called(_kind("sdpa", _forward, given, results, options), given)
+        with noted(place):
+            o, *stats = called(_kind("sdpa", _forward, given, results, options), given)
         if stats:
             ctx.save_for_backward(q, k, v, bias, seed, o, *stats)
-            ctx.options = options
+            ctx.options, ctx.place = options, place
         return o
 
     @staticmethod
@@ -117,9 +126,10 @@ class _Attention(torch.autograd.Function):
         results = {f"d{name}": _in_order_of(given[name]) for name in "qkv"}
         if ctx.needs_input_grad[3]:
             results["dbias"] = _in_order_of(bias)
-        made = called(_kind("sdpa_backward", _backward, given, results, ctx.options), given)
+        with noted(ctx.place):
+            made = called(_kind("sdpa_backward", _backward, given, results, ctx.options), given)
         dq, dk, dv, *dbias = made
-        return dq, dk, dv, dbias[0] if dbias else None, None, None
+        return dq, dk, dv, dbias[0] if dbias else None, None, None, None
 
 
 def _kind(
@@ -236,7 +246,13 @@ def _broadcasts(dims: Any, whole: Any) -> bool:
 # ---- checks
 
 
-def _verify(given: Mapping[str, torch.Tensor], dropout_p: float, enable_gqa: bool) -> None:
+def _verify(
+    given: Mapping[str, torch.Tensor],
+    dropout_p: float,
+    scale: float | None,
+    window: int | None,
+    enable_gqa: bool,
+) -> None:
     query, key, value = given.values()
     if len({t.dtype for t in given.values()}) > 1 or query.dtype not in _TYPES:
         what = ", ".join(f"{name} of {tensor.dtype}" for name, tensor in given.items())
@@ -259,6 +275,10 @@ def _verify(given: Mapping[str, torch.Tensor], dropout_p: float, enable_gqa: boo
                 raise _error(f"{name} of {own} heads beside {heads} of query", wanted)
     if not 0 <= dropout_p < 1:
         raise _error(f"dropout_p={dropout_p}", "at least 0, below 1")
+    if scale is not None and (isinstance(scale, str) or not math.isfinite(scale)):
+        raise _error(f"scale={scale!r}", "a finite number, or None")
+    if window is not None and (not isinstance(window, Integral) or window < 1):
+        raise _error(f"window={window!r}", "a whole number of columns, at least 1, or None")
 
 
 def _error(what: str, supported: str) -> DnncError:

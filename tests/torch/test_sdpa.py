@@ -140,6 +140,8 @@ WRONG = {
     "no rows": lambda q, k, v: (q[:, :, :0], k, v),
     "probability": lambda q, k, v: (q, k, v, None, 1.0),
     "one row": lambda q, k, v: (q[0, 0], k[0, 0], v[0, 0]),
+    "a list": lambda q, k, v: (q, k, v.tolist()),
+    "a scale of text": lambda q, k, v: (q, k, v, None, 0.0, False, "1"),
 }
 
 
@@ -149,6 +151,21 @@ def test_refusals(change):
         dnnc.torch.sdpa(*change(*tensors(2)))
     assert isinstance(caught.value, dnnc.DnncError)
     assert caught.value.supported
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.5, "3"])
+def test_windows_that_can_not_be(window):
+    with pytest.raises(dnnc.DnncError, match="sdpa: window="):
+        dnnc.torch.sdpa(*tensors(2), window=window)
+
+
+def test_errors_of_the_graph_name_the_line_of_the_call(monkeypatch):
+    """Not one of torch, which calls what builds the graph."""
+    from dnnc.torch import attention
+
+    monkeypatch.setattr(attention, "_verify", lambda *given: None)
+    with pytest.raises(dnnc.DnncError, match=r"^BAD_PARAM: test_sdpa\.py:\d+: sdpa \(C8\)"):
+        dnnc.torch.sdpa(*tensors(2), window=0)
 
 
 def test_scale_is_that_of_the_depth():
