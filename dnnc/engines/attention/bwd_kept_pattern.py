@@ -63,7 +63,7 @@ class KeptReader(GradientReader):
                 "delta": delta, "distance": distance, "gradients": self._made(ds[0].tensor),
             },
             self._kept(core.y, delta, core), tuple(self._sums(core.y, delta, core)),
-            stored=tuple(op for op in self.fusion.ops if self._is_of_tiles(op, dims)),
+            stored=self._stored(dims),
         )  # fmt: skip
         self._verify_dims(found, *made)
         self._verify_weights(found, to_v)
@@ -119,9 +119,11 @@ class KeptReader(GradientReader):
         if of_rows:
             raise Unlike(f"{of_rows[0].label} of rows", "sums of what scores have")
 
-    def _is_of_tiles(self, op: Op, dims: tuple[Expr, ...]) -> bool:
-        is_of_memory = isinstance(op, Reshape) and op.x not in self.fusion.producers
-        return is_of_memory and is_in_tiles(op.x) and op.y.shape == dims
+    def _stored(self, dims: tuple[Expr, ...]) -> tuple[Reshape, ...]:
+        """The reshapes of memory in the order F16x16 to the scores' dims."""
+        reshapes = (op for op in self.fusion.ops if isinstance(op, Reshape))
+        in_memory = (op for op in reshapes if op.x not in self.fusion.producers)
+        return tuple(op for op in in_memory if is_in_tiles(op.x) and op.y.shape == dims)
 
     def matrices(self, output: Tensor) -> Tensor:
         op = self.fusion.producers[output]

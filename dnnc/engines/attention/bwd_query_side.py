@@ -134,8 +134,13 @@ class QueryWalk(GradientWalk):
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int
     ) -> None:
         """Stores as the base class does, and in the order F16x16 a tile of 16 x 16 at once."""
-        tiled = [(value, target) for value, target in self.kept if _is_stored_by_tiles(target)]
-        others = [pair for pair in self.kept if not _is_stored_by_tiles(pair[1])]
+        others = list[tuple[Any, GlobalTensor]]()
+        tiled = list[tuple[Any, TiledTensor]]()
+        for value, target in self.kept:
+            if isinstance(target, TiledTensor) and target.tensor.alignment >= MAX_ACCESS_BYTES:
+                tiled.append((value, target))
+            else:
+                others.append((value, target))
         self._store_all(others, walk, at, tile, row, j, half)
         s = self.schedule
         inside = self._key(tile) < self.kernel.size(s.keys) if s.has_tail else None
@@ -162,7 +167,3 @@ class QueryWalk(GradientWalk):
             return ops.from_elements(lanes)
 
         return pair
-
-
-def _is_stored_by_tiles(target: GlobalTensor) -> bool:
-    return isinstance(target, TiledTensor) and target.tensor.alignment >= MAX_ACCESS_BYTES
