@@ -133,7 +133,7 @@ def small_gradient(
     """dQ, dK and dV from S, as cuDNN's guide has them.
 
     dims: of S.  stores: whether dP is an output.  has_bias: its gradient is one, a sum of dP over
-    the batch.
+    the batch by 1 / scale.
     """
     batch, heads, queries, keys = dims
     width = value_depth or depth
@@ -160,7 +160,9 @@ def small_gradient(
         dp = g.binary_select(dp, 0.0, g.cmp_ge(row, column))
     if has_bias:
         total = g.reduction(dp, "add").set_dim([1, heads, queries, keys])
-        total.set_output().set_name("dbias").set_data_type("FLOAT")
+        scale = g.tensor([1] * 4, data_type="FLOAT", name="scale", is_pass_by_value=True)
+        total = g.mul(total, g.reciprocal(scale))
+        total.set_output().set_name("dbias").set_data_type(dtype)
         dp = g.identity(dp)
     dp.set_data_type(dtype)
     if stores:

@@ -139,7 +139,7 @@ class GradientRegion:
 
     @cached_property
     def sums(self) -> dict[int, Any]:
-        """Place of an output -> the reduction that it is, of what scores or rows have."""
+        """Place of an output -> the reduction that it is made of, of what scores or rows have."""
         found = {place: self._sum(place) for place in self._others}
         return {place: operation for place, operation in found.items() if operation is not None}
 
@@ -150,18 +150,33 @@ class GradientRegion:
         return [place for place in places if place not in known]
 
     def _sum(self, place: int) -> Any:
-        """The reduction that an output is, but for its type."""
+        """The reduction that an output is made of, one element of the other; None: it is none."""
+        value, _ = self.region.outputs[place]
+        dims, pending, seen = self.region.dims_of(value), [value], set[Any]()
+        while pending:
+            value = pending.pop()
+            operation = value.owner
+            if value in seen or isinstance(operation, ir.Block):
+                continue
+            seen.add(value)
+            if operation.name != "linalg.generic":
+                continue
+            if is_reduction(operation):
+                return operation
+            pending += [v for v in read_by(operation) if self.region.dims_of(v) == dims]
+        return None
+
+    def is_total(self, place: int) -> bool:
+        """Whether an output is its reduction, but for its type."""
         value, _ = self.region.outputs[place]
         operation = value.owner
         while not is_reduction(operation):
             is_rounding = set(_names(operation)) <= {"arith.truncf", "arith.extf"}
             if not is_rounding or len(inputs_of(operation)) != 1:
-                return None
+                return False
             (value,) = inputs_of(operation)
-            if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.generic":
-                return None
             operation = value.owner
-        return operation
+        return True
 
     def is_of_scores(self, operation: Any) -> bool:
         """Whether a sum is of what scores have."""

@@ -31,7 +31,7 @@ from .bwd_keys import KeyGradients
 from .bwd_packed import PackedRows
 from .bwd_results import PANEL_REGISTERS, TOGETHER, ResultRows, RowPlace
 from .bwd_schedule import GradientSchedule
-from .bwd_sums import Elements, SumsEmitter
+from .bwd_sums import Elements, SumsEmitter, finish_of
 from .bwd_tile_sm90 import CONSUMERS
 
 THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
@@ -129,7 +129,8 @@ class AfterEmitter:
             work.append((s.blocks, of_queries))
             work += [(result.units, partial(self._keys, result)) for result in results]
         for place, elements in self.added.items():
-            made = SumsEmitter(self.kernel, elements, targets[place][1], f"totals{place}")
+            finish = finish_of(self.kernel, self.parts, place)
+            made = SumsEmitter(self.kernel, elements, targets[place][1], finish, f"totals{place}")
             work.append((elements.blocks, made.emit))
         self._share(ops.block_id(), work)
 

@@ -120,7 +120,7 @@ class GradientReader(OperandReader):
 
     def row_sum(self, what: str) -> Reduction:
         """The one reduction that is no output, of each row; what: it adds up."""
-        found = [op for op in self._reductions() if op.y not in self.fusion.outputs]
+        found = [op for op in self._reductions() if self._total(op) is None]
         if len(found) != 1:
             raise Unlike(listed(found, "no reductions"), f"one sum of each row, of {what}")
         (op,) = found
@@ -189,9 +189,12 @@ class GradientReader(OperandReader):
     # ---- further outputs
 
     def _kept(self, score: Tensor, delta: Reduction, core: Pointwise) -> tuple[Tensor, ...]:
-        """Outputs that have an element for each score."""
+        """Outputs that have an element for each score, which sums over one entry may have, too."""
         found: list[Tensor] = []
+        totals = [self._total(op) for op in self._reductions()]
         for output in self.fusion.outputs:
+            if output in totals:
+                continue
             tensor = self.matrices(output)
             op = self.fusion.producers[tensor]
             is_made_so = isinstance(op, Pointwise | Rng)
@@ -208,12 +211,10 @@ class GradientReader(OperandReader):
         """The reductions, each an output, that add up elements that scores have, or rows."""
         of_rows = (*score.shape[:-1], Expr.of(1))
         for op in self._reductions():
-            if op.y not in self.fusion.outputs or _is_amax(op):
+            if _is_amax(op) or self._total(op) is None:
                 continue
             if op.mode != "add" or {op.x.type, op.compute_type} != {dtypes.f32}:
                 raise Unlike(f"{op.mode} of {op.x.type}, {op.label}", "sums in FLOAT")
-            if self.fusion.readers.get(op.y):
-                raise Unlike(f"{op.label}, which others read", "sums as outputs alone")
             if op.x.shape == score.shape:
                 self._verify_element(op.x, delta, core)
             elif op.x.shape != of_rows:
@@ -222,6 +223,27 @@ class GradientReader(OperandReader):
             elif not all(o is delta or self._is_light(o) for o in self.fusion.sources(op.x)):
                 raise Unlike(f"{op.label} of what rows do not have", "pointwise work on rows")
             yield op
+
+    def _total(self, op: Reduction) -> Tensor | None:
+        """The output that a reduction gives, by way of pointwise work with numbers alone."""
+        tensor = op.y
+        while True:
+            readers = self.fusion.readers.get(tensor, ())
+            if tensor in self.fusion.outputs:
+                if readers:
+                    raise Unlike(f"{op.label}, which others read", "sums as outputs alone")
+                return tensor
+            if len(readers) != 1 or not isinstance(readers[0], Pointwise):
+                return None
+            others = [t for t in readers[0].operands if t is not tensor]
+            if readers[0].y.shape != tensor.shape or not all(map(self._is_of_numbers, others)):
+                return None
+            tensor = readers[0].y
+
+    def _is_of_numbers(self, tensor: Tensor) -> bool:
+        """Whether it is one element, made of such in memory."""
+        made_of = (t for op in self.fusion.sources(tensor) for t in (*op.operands, *op.results))
+        return all(t.elements().constant == 1 for t in (tensor, *made_of))
 
     def _largest(
         self, score: Tensor, delta: Reduction, core: Pointwise, *results: Matmul
@@ -302,7 +324,7 @@ class GradientReader(OperandReader):
 
     def _verify_outputs(self, found: Gradient) -> None:
         known = {*found.results, *found.kept}
-        known |= {op.y for op in (*found.sums, *found.largest)}
+        known |= {self._total(op) for op in (*found.sums, *found.largest)}
         for output in self.fusion.outputs:
             if output not in known:
                 supported = "dQ, dK, dV, what scores have, sums of that or of rows"

@@ -54,7 +54,7 @@ from .bwd_pattern import gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
 from .bwd_schedule import GradientSchedule
-from .bwd_sums import Elements, SumsEmitter, added, elements_of
+from .bwd_sums import Elements, SumsEmitter, added, elements_of, finish_of
 from .bwd_surface import (
     TYPES,
     head_of,
@@ -234,7 +234,8 @@ class SdpaBwdSm80Engine(Engine):
             kernel = output.kernel(f"sum{place}", bwd_sums.THREADS)
             with kernel.body():
                 _, target = region.targets(kernel)[place]
-                SumsEmitter(kernel, elements, target).emit(ops.block_id())
+                finish = finish_of(kernel, parts, place)
+                SumsEmitter(kernel, elements, target, finish).emit(ops.block_id())
             output.launch(kernel, (elements.blocks, 1, 1))
 
     def _emit_passes(

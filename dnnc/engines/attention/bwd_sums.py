@@ -8,7 +8,7 @@ its own, in order, then all threads, in order, so that sums have the same bits e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,11 +26,12 @@ from ...codegen.stretch import stretch
 from ...codegen.totals.reduce import across_lanes
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
-from ...codegen.walk.region_walk import inputs_of, reduced_axes
+from ...codegen.walk.region_walk import Walk, inputs_of, reduced_axes
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr, ceildiv, product
 from ...mlir import arith
 from ...target import WARP_THREADS
+from .walk import Hand
 
 THREADS = 256
 _WARPS = THREADS // WARP_THREADS
@@ -102,13 +103,34 @@ def added(
     ]
 
 
+# Gives an element of an output: (its sum, coordinates).
+Finish = Callable[[Any, Sequence[Coordinate]], Any]
+
+
+def finish_of(kernel: Kernel, parts: GradientRegion, place: int) -> Finish | None:
+    """What makes an output of its sums; None: it is these, but for its type."""
+    if parts.is_total(place):
+        return None
+    region, hand = parts.region, Hand()
+    leaves = {**region.leaves(kernel), parts.sums[place].results[0]: hand}
+    walk = Walk(kernel, leaves, region.symbols)
+
+    def finish(total: Any, at: Sequence[Coordinate]) -> Any:
+        hand.current = total
+        return walk.branch().value(region.outputs[place][0], at, 1)
+
+    return finish
+
+
 @dataclass
 class SumsEmitter:
-    """target: [dims], 1 along the axes that are summed.  shared_name: of the kernel's buffer."""
+    """target: [dims], 1 along the axes that are summed.  finish: by `finish_of`.  shared_name: of
+    the kernel's buffer."""
 
     kernel: Kernel
     elements: Elements
     target: GlobalTensor
+    finish: Finish | None = None
     shared_name: str = "totals"
 
     @stretch("sum of parts")
@@ -142,9 +164,12 @@ class SumsEmitter:
         if not e.sums_last:
             at[e.last] = Index.of(ops.minimum(column, size - 1))
         element = element_type(self.target.tensor.type)
-        if total.type != element:
+        place = [at[axis] for axis in range(len(e.dims))]
+        if self.finish is not None:
+            total = self.finish(total, place)
+        elif total.type != element:
             total = arith.TruncFOp(element, total).result
-        self.target.store([at[axis] for axis in range(len(e.dims))], total, ops.both(own, inside))
+        self.target.store(place, total, ops.both(own, inside))
 
     def _coordinates(self, axes: list[int], number: Any) -> dict[int, Coordinate]:
         if not axes:
