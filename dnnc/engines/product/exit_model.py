@@ -11,7 +11,8 @@ from ...target import Target
 from ..surface import LAUNCH_SECONDS
 
 _PARTIAL_BYTES = 4
-_MOST_PARTS = 512  # of an element that one kernel combines
+# Partials of an element that one kernel combines, and of one element, or in blocks of few threads.
+MOST_PARTS, LONE_PARTS = 4096, 512
 
 
 @dataclass(frozen=True)
@@ -36,5 +37,6 @@ def exit_seconds(reductions: Sequence[TileReduction], elements: int, target: Tar
         results = typical(found.op.y.elements())
         seconds += elements / (found.rate * target.sm_count)
         seconds += 2 * found.parts * results * _PARTIAL_BYTES / (target.dram_gbs * 1e9)
-        kernels = max(kernels, 2 if found.parts > _MOST_PARTS else 1)
+        most = MOST_PARTS if results > 1 else LONE_PARTS
+        kernels = max(kernels, 2 if found.parts > most else 1)
     return seconds + kernels * LAUNCH_SECONDS

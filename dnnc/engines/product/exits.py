@@ -23,11 +23,12 @@ from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
 from ...expr import Expr, ceildiv, product
 from ...mlir import nvvm
+from .exit_model import LONE_PARTS, MOST_PARTS
 
 _THREADS = 256  # of the kernels that combine partials
 _COLUMNS = (32, 16, 8)  # of elements that a block of them has, where there are several
 _FEW_LOADS = 4  # of a thread: partials that come together
-_MOST_PARTS = 512  # partials of an element that one kernel combines
+_MANY_THREADS = 1024  # the same of the one that has many partials of few elements
 _MOST_PLACES = (1 << 31) - 1  # that 32 bits count
 _MOST_RUNS = 65535  # of a grid along y
 _RUN = 16  # partials of a thread of the kernel between, unless runs were too many
@@ -189,7 +190,8 @@ class PartialExits:
         first = group[0]
         names, parts = [found.name for found in group], first.parts
         is_early = output.target.overlaps_launches
-        if parts.bounds()[1] > _MOST_PARTS:
+        most = MOST_PARTS if first.kept.groups else LONE_PARTS
+        if parts.bounds()[1] > most:
             rows = _THREADS // max(_COLUMNS) if first.kept.groups else _THREADS
             blocks = ceildiv(first.elements, _THREADS // rows)
             least = -(-int(parts.bounds()[1]) // (_MOST_RUNS * rows))
@@ -202,19 +204,21 @@ class PartialExits:
                 _Combining(self, kernel, group, sources, parts, rows, run, is_early).fold(names)
             output.launch(kernel, (blocks, runs, 1), programmatic=is_early)
             parts = runs
-        rows = _rows_for(parts) if first.kept.groups else _THREADS
-        blocks = ceildiv(first.elements, _THREADS // rows)
-        kernel = output.kernel(f"exit{number}", _THREADS)
+        threads, columns = _block_for(parts) if first.kept.groups else (_THREADS, 1)
+        rows, blocks = threads // columns, ceildiv(first.elements, columns)
+        kernel = output.kernel(f"exit{number}", threads)
         with kernel.body():
             _Combining(self, kernel, group, names, parts, rows, 0, is_early).store()
         output.launch(kernel, (blocks, 1, 1), programmatic=is_early)
 
 
-def _rows_for(parts: Expr) -> int:
-    """Threads of a block that share an element: so many that each has few of its partials."""
-    shared = (_THREADS // columns for columns in _COLUMNS)
-    enough = (rows for rows in shared if rows * _FEW_LOADS >= parts.bounds()[1])
-    return next(enough, _THREADS // min(_COLUMNS))
+def _block_for(parts: Expr) -> tuple[int, int]:
+    """(threads of a block, elements that it has): of so few that each thread has few partials."""
+    most = parts.bounds()[1]
+    if most > LONE_PARTS:
+        return _MANY_THREADS, min(_COLUMNS)
+    enough = (n for n in _COLUMNS if _THREADS // n * _FEW_LOADS >= most)
+    return _THREADS, next(enough, min(_COLUMNS))
 
 
 class _Combining:
@@ -230,7 +234,7 @@ class _Combining:
         parts: Expr, rows: int, run: int, is_early: bool,
     ):  # fmt: skip
         self.exits, self.kernel, self.group, self.rows = exits, kernel, group, rows
-        columns = _THREADS // rows
+        columns = kernel.threads // rows
         thread = ops.thread_id()
         column, self.row = thread % columns, thread // columns
         number = ops.block_id() * columns + column
