@@ -48,6 +48,7 @@ class Surface:
     is_one_tap: bool = False
     mixes: bool = False
     strides_gradients: bool = False
+    reduces: bool = False
 
 
 _LAST = ("last", "last", "row gaps")
@@ -58,6 +59,7 @@ SURFACES = {
         (1, 1, 2, 3, 4, 8),
         mixes=True,
         strides_gradients=True,
+        reduces=True,
     ),
     "conv_depthwise": Surface(
         ("f16", "bf16", "f32", "i8"),
@@ -76,6 +78,7 @@ SURFACES = {
         unit=16,
         mixes=True,
         strides_gradients=True,
+        reduces=True,
     ),
     "conv_product_sm90": Surface(
         ("f16", "bf16"),
@@ -201,7 +204,7 @@ def draw(random: Random, surface: Surface, target: str, *, is_gradient: bool = F
         y = g.conv_fprop(*operands, **parameters, **compute)
     if is_integer:
         y.set_data_type("i32")
-    made = _after(random, g, x, y, tensor)
+    made, dims_of_y = _after(random, g, x, y, tensor), list(y.get_dim())
     allowance = 2e-2 if dtypes.f32 in (io, of_filter) else 2e-5
     if before and io == dtypes.f32 and of_filter.bits == 16:
         allowance *= 4  # X is rounded to W's type
@@ -214,6 +217,10 @@ def draw(random: Random, surface: Surface, target: str, *, is_gradient: bool = F
             value.set_output().set_data_type("i32" if is_integer and value is y else type_)
             shape = list(value.get_dim())
             value.set_stride(strides_of(shape, random.choice(surface.outputs_of), gap))
+    if surface.reduces and not is_integer and random.random() < 0.3:
+        kept = random.choice(([1, dims_of_y[1], *ones], [1] * len(dims_of_y)))
+        total = g.reduction(made[-1], random.choice(("add", "max", "amax"))).set_dim(kept)
+        total.set_output().set_data_type(dtypes.f32)
     is_wide = all(type_.bits > 8 for type_ in (io, of_filter))
     return Drawn(g, sizes, allowance, is_wide)
 
