@@ -162,6 +162,15 @@ def constant_of(value: Any) -> int | None:
     return ir.IntegerAttr(owner.operation.attributes["value"]).value
 
 
+def digits(number: Number, sizes: Sequence[int]) -> list[Number]:
+    """The places along axes of some sizes, the last one fastest, of the element with a number."""
+    found: list[Number] = []
+    for size in sizes[:0:-1]:
+        found.append(number % size)
+        number = number // size
+    return [number, *reversed(found)]
+
+
 def minimum(a: Number, b: Number) -> Number:
     return _folded(a, b, min, arith.MinSIOp)
 

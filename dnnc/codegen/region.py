@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -165,6 +165,12 @@ class Region:
                 pending += reversed(_read_accesses(value.owner, at))
         return found
 
+    def depends_on(self, value: Any, totals: Collection[Any]) -> bool:
+        """Whether elements of a tensor are made of one of these."""
+        whole = identity_access(len(self.dims_of(value)))
+        reached = self.accesses(value, whole, stop=lambda v: v in totals)
+        return any(leaf in totals for leaf, _ in reached)
+
     def reads(self) -> list[tuple[Any, Access]]:
         """The leaves that elements of the outputs come from, and how each is addressed, where an
         element stands for its own coordinates."""
@@ -186,7 +192,7 @@ def _read_accesses(operation: Any, at: Access) -> list[tuple[Any, Access]]:
     count = _loop_count(operation)
     loops = list(at) if len(at) == count else [("other",)] * count
     found = [
-        (operand, _composed(map_, loops))
+        (operand, composed(map_, loops))
         for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False)
     ]
     found += ((tensor, (("other",),) * len(places)) for tensor, *places in _extractions(operation))
@@ -267,16 +273,16 @@ def _loop_count(operation: Any) -> int:
     return indexing_maps(operation)[-1].n_dims
 
 
-def _composed(map_: Any, loops: Sequence[Any]) -> Access:
+def composed(map_: Any, loops: Sequence[Any]) -> Access:
+    """How an operand of an indexing map is addressed, by what its loops are."""
     found = []
     for result in map_.results:
         result = result.maybe_downcast()
         if isinstance(result, ir.AffineDimExpr):
             found.append(loops[result.position])
-        elif isinstance(result, ir.AffineConstantExpr):
-            found.append(("zero",))
         else:
-            found.append(("other",))
+            is_zero = isinstance(result, ir.AffineConstantExpr) and result.value == 0
+            found.append(("zero",) if is_zero else ("other",))
     return tuple(found)
 
 

@@ -51,7 +51,7 @@ def test_places_and_offsets_are_where_each_tap_lies(dims, windows):
     assert wanted.shape[:2] == (box.taps, box.output_pixels.constant)
     for tap, pixel in np.ndindex(wanted.shape[:2]):
         *places, image = im2col.first_pixel(Numbers(), box, pixel)
-        offsets = im2col.offsets_of(box, im2col.tap_of(box, tap))
+        offsets = im2col.offsets_of(box, im2col.tap_of(box.windows, tap))
         at = [place + offset for place, offset in zip(places, offsets, strict=True)][::-1]
         inside = all(0 <= i < extent for i, extent in zip(at, dims[2:], strict=True))
         assert wanted[tap, pixel, 0] == (x[image, 0, *at] if inside else 0)
@@ -60,7 +60,7 @@ def test_places_and_offsets_are_where_each_tap_lies(dims, windows):
 def test_taps_are_counted_with_the_last_axis_fastest():
     windows = (Window(2), Window(3), Window(4))
     box = Im2colBox(channels_last((1, 8, 4, 4, 4)), windows, 8, 8)
-    found = [tuple(im2col.tap_of(box, number)) for number in range(box.taps)]
+    found = [tuple(im2col.tap_of(box.windows, number)) for number in range(box.taps)]
     assert found == list(itertools.product(range(2), range(3), range(4)))
     assert im2col.offsets_of(Im2colBox(
         channels_last((1, 8, 9, 9)), (Window(3, dilation=2), Window(3, dilation=3)), 8, 8

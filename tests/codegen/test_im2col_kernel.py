@@ -99,7 +99,7 @@ class Columns:
     def load(self, ring, here, map_, at, tap, rank):
         ring.wait_empty(here)
         ring.expect(here, self.box.bytes)
-        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box.windows, tap))
         place, barrier = ring.slot(here), ring.full_barrier(here)
         if self.blocks == 1:
             im2col.load(place, map_, at, offsets, barrier)

@@ -21,8 +21,8 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
-from ..scalars.matching import body_of, extracts, leads_to, pointwise
-from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
+from ..scalars.matching import body_of, extracts, leads_to, pointwise, times_number, times_positive
+from ..walk.region_walk import inputs_of, is_reduction
 from .mask_conditions import Anything, Both, Compare, Condition, Either, Linear, conjuncts
 from .mask_reader import MaskReader
 from .masks import Masked, Masks, masked_by
@@ -319,10 +319,8 @@ class GradientRegion:
     def scaled(self) -> tuple[Any, Any, float] | None:
         """(what a product of scores by a positive number gives, what it multiplies, the number),
         where only masks come after."""
-        if self.score_masks is None:
-            return None
-        found = _times_number(self.score_masks.inner)
-        return found if found is not None and 0 < found[2] < float("inf") else None
+        masks = self.score_masks
+        return None if masks is None else times_positive(masks.inner)
 
     def multiple_of(self, product: Any, value: Any) -> tuple[Any, list[Any]]:
         """(the last product by a number on the way from a product to a value, those numbers):
@@ -347,7 +345,7 @@ class GradientRegion:
         found: list[tuple[Any, Any, float]] = []
         value = self.gradients
         while value != self.core.results[0]:
-            masked, times = masked_by(value, 0.0), _times_number(value)
+            masked, times = masked_by(value, 0.0), times_number(value)
             operation = pointwise(value)
             if masked is not None:
                 value = masked.score
@@ -401,19 +399,6 @@ def _keeps_zeros(operation: Any, along: Any) -> bool:
         if is_zero or (op.name == "arith.mulf" and any(v in zeros for v in op.operands)):
             zeros.add(op.results[0])
     return False
-
-
-def _times_number(value: Any) -> tuple[Any, Any, float] | None:
-    """(a product by a constant, what it multiplies, the constant)."""
-    operation = pointwise(value)
-    if operation is None or len(inputs_of(operation)) != 1:
-        return None
-    maps = indexing_maps(operation)
-    body = body_of(operation)
-    if maps[0] != maps[1] or _names(operation) != ["arith.constant", "arith.mulf"]:
-        return None
-    number = ir.FloatAttr(body[0].attributes["value"]).value
-    return value, inputs_of(operation)[0], number
 
 
 def _number_of(region: Region, operation: Any, along: Any) -> Any:

@@ -15,7 +15,7 @@ from ...expr import Expr
 from ...mlir import ir
 from ...stackless import Steps, evaluated
 from .. import ops
-from ..region import Access, Region, identity_access, read_values
+from ..region import Access, Region, composed, identity_access, read_values
 from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
 from .mask_conditions import (
     BLOCKS,
@@ -120,7 +120,7 @@ class MaskReader:
         for argument, operand, map_ in zip(
             block.arguments, inputs_of(operation), maps, strict=False
         ):
-            known[argument] = yield self._value(operand, places_of(map_, at))
+            known[argument] = yield self._value(operand, composed(map_, at))
         for view in block.operations:
             op = view.operation
             if op.name == "linalg.yield":
@@ -225,19 +225,6 @@ def _is_walked(value: Any) -> bool:
         pending += read
         seen.update(read)
     return True
-
-
-def places_of(map_: Any, at: Access) -> Access:
-    """How an operand of an indexing map is addressed, by what its loops are."""
-    found = []
-    for result in map_.results:
-        result = result.maybe_downcast()
-        if isinstance(result, ir.AffineDimExpr):
-            found.append(at[result.position])
-        else:
-            is_zero = isinstance(result, ir.AffineConstantExpr) and result.value == 0
-            found.append(("zero",) if is_zero else ("other",))
-    return tuple(found)
 
 
 def _constant(op: Any) -> Linear | Floating | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...expr import Expr
 from ...mlir import ir
-from ..region import Access, Region, identity_access
+from ..region import Access, Region, composed, identity_access
 from ..scalars.matching import body_of, operand_of, pointwise
 from ..walk.region_walk import indexing_maps, inputs_of
 from .mask_conditions import (
@@ -23,7 +23,7 @@ from .mask_conditions import (
     conjuncts,
     negated,
 )
-from .mask_reader import MaskReader, places_of
+from .mask_reader import MaskReader
 
 
 @dataclass(frozen=True)
@@ -136,5 +136,5 @@ def masked_by(value: Any, hidden: float = -math.inf) -> Masked | None:
     maps = dict(zip(inputs_of(operation), indexing_maps(operation), strict=False))
     if maps[score] != indexing_maps(operation)[-1]:
         return None
-    access = places_of(maps[chosen], identity_access(maps[score].n_dims))
+    access = composed(maps[chosen], identity_access(maps[score].n_dims))
     return Masked(value, score, chosen, access, is_kept)

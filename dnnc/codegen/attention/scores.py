@@ -12,7 +12,15 @@ from typing import Any
 
 from ...mlir import ir
 from ..region import Region
-from ..scalars.matching import body_of, extracts, is_single, leads_to, operand_of, pointwise
+from ..scalars.matching import (
+    body_of,
+    extracts,
+    is_single,
+    leads_to,
+    operand_of,
+    pointwise,
+    times_positive,
+)
 from ..scalars.math import allows
 from ..walk.region_walk import indexing_maps, inputs_of
 from .magnitudes import LARGE, Magnitudes, number_of
@@ -48,16 +56,7 @@ class ScoreSteps:
     def scaled(self) -> tuple[Any, Any, float] | None:
         """(what a product by a positive number gives, what it multiplies, the number), where only
         masks come after: S = number * T."""
-        value = self.masks.inner
-        operation = pointwise(value)
-        if operation is None or len(inputs_of(operation)) != 1:
-            return None
-        maps = indexing_maps(operation)
-        body = body_of(operation)
-        if maps[0] != maps[1] or [op.name for op in body] != ["arith.constant", "arith.mulf"]:
-            return None
-        number = ir.FloatAttr(body[0].attributes["value"]).value
-        return (value, inputs_of(operation)[0], number) if 0 < number < float("inf") else None
+        return times_positive(self.masks.inner)
 
     @cached_property
     def scaling(self) -> tuple[Any, Any, list[Any]] | None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from ... import dtypes
 from ...dtypes import DType
-from ..region import Region, identity_access
+from ..region import Region, composed, identity_access
 from ..scalars.matching import body_of, extracts, is_single, leads_to, operand_of, unrounded
 from ..walk.region_walk import indexing_maps, inputs_of
-from .mask_reader import places_of
 from .masks import Masks
 
 
@@ -98,7 +97,7 @@ class Weights:
             if chosen is None or not self._is_made_of_exponentials(chosen):
                 continue
             maps = dict(zip(inputs_of(operation), indexing_maps(operation), strict=False))
-            access = places_of(maps[condition], identity_access(len(masks.dims)))
+            access = composed(maps[condition], identity_access(len(masks.dims)))
             if len(masks.dims) == maps[condition].n_dims and masks.imply(condition, access):
                 found.append((operation.results[0], chosen))
         return found

@@ -211,13 +211,9 @@ def first_pixel(kernel: Kernel, box: Im2colBox, number: Any) -> list[Any]:
     return [*found, number]
 
 
-def tap_of(box: Im2colBox, number: Any) -> list[Any]:
+def tap_of(windows: Sequence[Window], number: Any) -> list[Any]:
     """The place in the filter, in the order of the windows, of the tap with a number."""
-    found: list[Any] = []
-    for window in box.windows[:0:-1]:
-        found.append(number % window.taps)
-        number = number // window.taps
-    return [number, *reversed(found)]
+    return ops.digits(number, [window.taps for window in windows])
 
 
 def offsets_of(box: Im2colBox, tap: Sequence[Any]) -> list[Any]:

@@ -19,21 +19,12 @@ from ...mlir import arith, llvm
 from .. import ops
 from ..memory import smem
 from ..walk.index import Coordinate, Index
-from ..walk.region_walk import Walk
+from ..walk.region_walk import InHand, Walk
 from . import wgmma
 from .staged_load import StagedLoad
 from .staged_operand import StagedOperand
 
 _PAIR = 2
-
-
-class _Taken:
-    """The part of a tile that is taken, as a leaf of the walk of g1: the pair in hand."""
-
-    current: Any = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        return self.current
 
 
 @dataclass
@@ -52,7 +43,7 @@ class OperandFragments:
 
     def __post_init__(self) -> None:
         o = self.operand
-        self.taken = _Taken()
+        self.taken = InHand()
         leaves: dict[Any, Any] = o.region.leaves(o.kernel)
         leaves[o.raw_argument] = self.taken
         self.walk = Walk(o.kernel, leaves, o.region.symbols)

@@ -29,21 +29,12 @@ from ..memory.tensors import register_type
 from ..region import Region, identity_access
 from ..state import each
 from ..walk.index import Index
-from ..walk.region_walk import Walk
+from ..walk.region_walk import InHand, Walk
 from .wgmma import ROW_BYTES
 
 WARPS = 3
 THREADS = WARPS * WARP_THREADS
 _HELD_BYTES = 48  # of raw tiles that a thread has in registers at a time
-
-
-class _Taken:
-    """A fragment of a raw tile, as a leaf of the walk of g1."""
-
-    current: Any = None
-
-    def load(self, at: Sequence[Index], width: int) -> Any:
-        return self.current
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,7 @@ class Rewriting:
     def __post_init__(self) -> None:
         self.elems = CHUNK_BYTES * 8 // self.operand.bits
         self.tile = SwizzledTile(1, self.row_bytes)
-        self.taken = [_Taken() for _ in self.raws]
+        self.taken = [InHand() for _ in self.raws]
         self.leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         self.leaves |= {r.argument: t for r, t in zip(self.raws, self.taken, strict=True)}
 

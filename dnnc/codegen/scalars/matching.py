@@ -41,6 +41,23 @@ def pointwise(value: Any) -> Any:
     return op
 
 
+def times_number(value: Any) -> tuple[Any, Any, float] | None:
+    """(a product by a constant, what it multiplies, the constant)."""
+    operation = pointwise(value)
+    if operation is None or len(inputs_of(operation)) != 1:
+        return None
+    maps, body = indexing_maps(operation), body_of(operation)
+    if maps[0] != maps[1] or [op.name for op in body] != ["arith.constant", "arith.mulf"]:
+        return None
+    return value, inputs_of(operation)[0], ir.FloatAttr(body[0].attributes["value"]).value
+
+
+def times_positive(value: Any) -> tuple[Any, Any, float] | None:
+    """As `times_number`, of finite constants above 0."""
+    found = times_number(value)
+    return found if found is not None and 0 < found[2] < float("inf") else None
+
+
 def body_of(operation: Any) -> list[Any]:
     views = operation.regions[0].blocks[0].operations
     return [view.operation for view in views][:-1]

@@ -37,6 +37,16 @@ class Leaf(Protocol):
         ...
 
 
+class InHand:
+    """A leaf whose fragment in hand is all that a walk reads of it."""
+
+    def __init__(self) -> None:
+        self.current: Any = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        return self.current
+
+
 # Evaluates a linalg.generic with reduction axes: (walk, operation, coordinates, width) -> value.
 Reducer = Callable[["Walk", Any, Sequence[Coordinate], int], Any]
 

@@ -237,7 +237,9 @@ class SdpaConsumer:
         if self.tiling.tiles.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
         state = first(q, end - 1, whole.end - end)
-        for low, high, masked in self._runs(whole, mine, end - 1):
+        # The end of the keys is in the last block.
+        has_masks = bool(self.parts.masks.steps)
+        for low, high, masked in mine.runs(whole.first, end - 1, has_masks=has_masks):
             state = self._each_block(q, walk, tile, low, high, masked, state)
         return state, end
 
@@ -378,18 +380,6 @@ class SdpaConsumer:
             return Slots(now.keys.next(stages), now.values.next(stages))
 
         return end
-
-    def _runs(self, whole: KeyBlocks, mine: KeyBlocks, last: Any) -> list[tuple[Any, Any, bool]]:
-        """(first, end, whether masks are looked at) of the blocks below the last one."""
-        if not self.parts.masks.steps:
-            return [(whole.first, last, False)]  # the end of the keys is in the last block
-        if isinstance(mine.all_end, int) and mine.all_end == 0:
-            return [(whole.first, last, True)]  # of no block is every score known to be kept
-        high = ops.maximum(ops.minimum(mine.all_end, last), whole.first)
-        if isinstance(mine.all, int) and mine.all == 0:
-            return [(high, last, True), (whole.first, high, False)]
-        low = ops.minimum(ops.maximum(mine.all, whole.first), high)
-        return [(high, last, True), (low, high, False), (whole.first, low, True)]
 
     def _block(self, q: Any, walk: Any, block: Any, is_masked: bool, now: Attended) -> Attended:
         """Starts S = Q @ K' and O += P @ V of the block before; the softmax of S meanwhile."""

@@ -290,7 +290,8 @@ class SdpaEmitter:
         """Runs body(block, record), which gives the next record, from the last block to the first;
         state: the first record."""
         now = Progress(Place(self.ring.first(), self.ahead), state)
-        for low, high, is_masked in self._runs(walks, blocks):
+        runs = blocks.runs(blocks.first, blocks.end, has_masks=walks.has_masks)
+        for low, high, is_masked in runs:
             masked = (is_masked, is_masked or not walks.is_plain)
             now = self._run(blocks.first, low, high, masked, now, body)
         return now.own
@@ -316,19 +317,6 @@ class SdpaEmitter:
             return chosen(self.schedule.sees(self.tile, last - i), now, step, lambda: now)
 
         return end
-
-    def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
-        """(first, end, whether masks are looked at) of blocks, from the last to the first."""
-        first, end = blocks.first, blocks.end
-        if not walks.has_masks:
-            return [(first, end, False)]
-        if isinstance(blocks.all_end, int) and blocks.all_end == 0:
-            return [(first, end, True)]  # of no block is every score known to be kept
-        high = ops.maximum(ops.minimum(blocks.all_end, end), first)
-        if isinstance(blocks.all, int) and blocks.all == 0:
-            return [(high, end, True), (first, high, False)]
-        low = ops.minimum(ops.maximum(blocks.all, first), high)
-        return [(high, end, True), (low, high, False), (first, low, True)]
 
     def _turn(self, first: Any, block: Any, place: Place) -> Any:
         """Waits for a block's stage, and starts loading the one that is next; gives the stage."""

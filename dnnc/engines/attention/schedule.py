@@ -136,6 +136,19 @@ class KeyBlocks:
             start = start + whole * number // count
         return KeyBlocks(start, end, self.all, self.all_end)
 
+    def runs(self, first: Any, end: Any, *, has_masks: bool) -> list[tuple[Any, Any, bool]]:
+        """(first, end, whether masks are looked at) of some of the blocks, from the last to the
+        first."""
+        if not has_masks:
+            return [(first, end, False)]
+        if isinstance(self.all_end, int) and self.all_end == 0:
+            return [(first, end, True)]  # of no block is every score known to be kept
+        high = ops.maximum(ops.minimum(self.all_end, end), first)
+        if isinstance(self.all, int) and self.all == 0:
+            return [(high, end, True), (first, high, False)]
+        low = ops.minimum(ops.maximum(self.all, first), high)
+        return [(high, end, True), (low, high, False), (first, low, True)]
+
 
 @dataclass
 class Schedule:

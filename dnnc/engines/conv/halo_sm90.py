@@ -30,7 +30,7 @@ from ...codegen.walk.index import Coordinate, Index
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch, BoxSpace, Rewriter
+from ..product.matrices_sm90 import Batch, Rewriter, WholeSpace
 from .halo import Halo, loaded_axes, stored_view
 from .operands_sm90 import RingOperand, element_of, group_of
 from .pattern import GROUP, ConvShape
@@ -59,7 +59,7 @@ def halo_operand(
 
 
 @dataclass
-class HaloSpace(BoxSpace):
+class HaloSpace(WholeSpace):
     """Rows are the channels of a group; columns the positions of tiles, counted through.
 
     dims: of Y.
@@ -73,12 +73,6 @@ class HaloSpace(BoxSpace):
     @property
     def axes(self) -> SpaceAxes:
         return SpaceAxes((1,), (0, *range(2, len(self.dims))), {GROUP: 1})
-
-    def is_row(self, batch: Batch, row: Any) -> Any:
-        return None
-
-    def is_column(self, batch: Batch, column: Any) -> Any:
-        return None
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Positions past a row's end, or past the image's last row, are no pixels."""

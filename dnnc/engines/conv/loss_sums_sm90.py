@@ -36,7 +36,6 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
 from ...mlir import arith
 from ...target import WARP_THREADS
-from ..product.exits import follows
 from ..product.region_sm90 import product_calls
 from ..product.tile_parts_sm90 import BlockTile
 from .wgrad import WgradShape, group_of, part_of
@@ -194,7 +193,7 @@ def apart(region: Region, sums: Tensor) -> tuple[Region, LossTotals]:
     (found,) = filter(is_reduction, region.generics())
     value, (call,) = found.results[0], product_calls(region)
     arguments = {v: t for v, t in region.arguments.items() if v not in list(call.operands)}
-    after = [follows(region, result, value) for result, _ in region.outputs]
+    after = [region.depends_on(result, [value]) for result, _ in region.outputs]
     own, rest = (
         tuple(pair for pair, is_own in zip(region.outputs, after, strict=True) if is_own == wanted)
         for wanted in (True, False)

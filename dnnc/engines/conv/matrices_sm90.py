@@ -29,7 +29,7 @@ from ...codegen.walk.loops import coordinates_of
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
-from ..product.matrices_sm90 import Batch, BoxSpace, Matrices
+from ..product.matrices_sm90 import Batch, Matrices, WholeSpace
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from .facts_sm90 import REWRITTEN
@@ -154,7 +154,7 @@ def _halo_matrices(
 
 
 @dataclass
-class PixelSpace(BoxSpace):
+class PixelSpace(WholeSpace):
     """Rows are the pixels of all images, counted through; columns the channels of a group.
 
     dims: of Y.  pair: neighbours along the columns that the epilogue works on together.
@@ -192,9 +192,6 @@ class PixelSpace(BoxSpace):
 
     def is_column(self, batch: Batch, column: Any) -> Any:
         return self._is_pixel(batch, column) if self.swaps else None
-
-    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
-        return None
 
     def _is_pixel(self, batch: Batch, number: Any) -> Any:
         """Whether the image has a pixel of a phase, i1; None: it has."""

@@ -150,7 +150,8 @@ class PixelOperand(TapOperand):
         else:
             channel = channel + group_of(batch) * self.shape.c_group
         if self.shape.spread is None:
-            return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+            places = im2col.tap_of(self.box.windows, tap)
+            return [channel, *pixel], im2col.offsets_of(self.box, places)
         _, offsets = self.shape.spread.chosen(batch).places(tap)
         outer = [0] * (len(self.box.windows) - len(offsets))
         return [channel, *pixel], [*offsets[::-1], *outer]

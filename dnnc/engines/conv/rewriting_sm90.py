@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.hopper import mbarrier, tma, wgmma
+from ...codegen.hopper import im2col, mbarrier, tma, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
 from ...codegen.hopper.pipeline import Cursor, Pipeline
@@ -215,7 +215,7 @@ class PixelRewriter(Rewriter):
             first_k = i * panel
             tap = first_k // channels if self.shape.taps > 1 else 0
             channel = first_k - tap * channels
-            bits = self.padding.of_tap(self._tap(tap))
+            bits = self.padding.of_tap(im2col.tap_of(self.shape.windows, tap))
             rows, batch = self.operand.tile_rows, place.batch_of(is_a=True)
             inside, keep = partial(self._inside, bits=bits), self._keeper(place)
             return self._rewrite(here, rows, channel, batch, inside, keep)
@@ -243,14 +243,6 @@ class PixelRewriter(Rewriter):
             target.store([group, Index(pixel), channel], fragment, condition)
 
         return keep
-
-    def _tap(self, number: Any) -> list[Any]:
-        """The place in the filter, of each spatial axis, of the tap with a number."""
-        found: list[Any] = []
-        for window in self.shape.windows[:0:-1]:
-            found.append(number % window.taps)
-            number = number // window.taps
-        return [number, *reversed(found)]
 
     def _inside(self, row: Any, bits: Any) -> Any:
         if not self.padding.count:

@@ -30,7 +30,7 @@ from ...codegen.walk.region_walk import Walk
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...mlir import arith, nvvm
-from ..product.matrices_sm90 import Batch, BoxSpace
+from ..product.matrices_sm90 import Batch, WholeSpace
 from .operands_sm90 import RingOperand
 from .pattern import ConvShape, image_view
 from .stem import ACROSS, GROUP, Stem, rows_view
@@ -132,7 +132,7 @@ class StemFilter:
 
 
 @dataclass
-class StemSpace(BoxSpace):
+class StemSpace(WholeSpace):
     """Rows are the pixels of blocks, counted through; columns the output channels.
 
     dims: of Y.
@@ -142,8 +142,6 @@ class StemSpace(BoxSpace):
     dims: tuple[Expr, ...]
     stem: Stem
 
-    axes = None
-
     def is_row(self, batch: Batch, row: Any) -> Any:
         """Tiles may have pixels past an image's end."""
         _, *places = self._pixel(row)
@@ -152,12 +150,6 @@ class StemSpace(BoxSpace):
             for place, size in zip(places, self.dims[2:], strict=True)
         )
         return ops.both(down, across)
-
-    def is_column(self, batch: Batch, column: Any) -> Any:
-        return None
-
-    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
-        return None
 
     def start(self, row: Any) -> tuple[Any, Any, Any]:
         """(image, row, column) of Y where the block begins that a row lies in."""

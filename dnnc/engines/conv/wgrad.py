@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from ... import dtypes
+from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region, read_values
@@ -188,11 +189,7 @@ def group_of(batch: Mapping[int, Coordinate]) -> Any:
 
 def tap_places(shape: WgradShape, tap: Any) -> list[Any]:
     """The place along each spatial axis of dW of the tap with a number."""
-    found: list[Any] = []
-    for taps in shape.dw[:2:-1]:
-        found.append(tap % taps)
-        tap = tap // taps
-    return [tap, *reversed(found)]
+    return ops.digits(tap, shape.dw[2:])
 
 
 def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:

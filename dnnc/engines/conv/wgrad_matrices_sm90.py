@@ -276,7 +276,7 @@ class ImageOperand(PanelOperand):
         if shape.is_turned:
             tap = shape.taps - 1 - tap
         channel = channel + group_of(batch) * shape.c_group
-        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box.windows, tap))
         im2col.load(place, self.map, [channel, *there], offsets, barrier, to_ranks=to_ranks)
 
 

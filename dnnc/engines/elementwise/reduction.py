@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 from ...codegen import ops
 from ...codegen.kernel import Kernel, bits_of_count
 from ...codegen.output import Output
-from ...codegen.region import Region, identity_access, loop_groups
+from ...codegen.region import Region, loop_groups
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
@@ -362,11 +362,7 @@ class _Emitter:
 
     def _is_after(self, value: Any) -> bool:
         """Whether a value depends on a reduction."""
-        totals = {op.results[0] for op in self.reductions}
-        reached = self.region.accesses(
-            value, identity_access(self.rank), stop=lambda v: v in totals
-        )
-        return any(leaf in totals for leaf, _ in reached)
+        return self.region.depends_on(value, [op.results[0] for op in self.reductions])
 
     # ---- totals
 

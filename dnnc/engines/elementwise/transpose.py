@@ -254,14 +254,9 @@ def _layout_reasons(sweep: Sweep) -> list[Reason]:
 def _smem_reasons(needed: int) -> tuple[Reason, ...]:
     if needed <= STATIC_SMEM_BYTES:
         return ()
-    return (
-        Reason(
-            Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
-            "shared memory",
-            f"tiles of {needed} bytes",
-            f"at most {STATIC_SMEM_BYTES}",
-        ),
-    )
+    status = Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT
+    what, most = f"tiles of {needed} bytes", f"at most {STATIC_SMEM_BYTES}"
+    return (Reason(status, "shared memory", what, most),)
 
 
 def _smem_bytes(sweep: Sweep, elements: int) -> int:

@@ -34,12 +34,12 @@ from ...codegen.tiles.schedule import TilePlace
 from ...codegen.totals import reduce
 from ...codegen.totals.row_exchange import RowExchange
 from ...codegen.walk.index import Coordinate, Index
-from ...codegen.walk.region_walk import Walk, inputs_of
+from ...codegen.walk.region_walk import InHand, Walk, inputs_of
 from ...mlir import arith, nvvm
 from .bits_sm90 import QuadBits
 from .epilogue_loads_sm90 import Loads
 from .exit_sm90 import Exits
-from .fragments_sm90 import Edge, Fragment, Registers
+from .fragments_sm90 import Edge, Fragment
 from .matrices_sm90 import Matrices
 from .parted_sm90 import PartedStore
 from .scatter_sm90 import scatter
@@ -333,8 +333,9 @@ class _Tile:
         self.first_row, self.first_column = row, column = place.row, place.column
         row_end, column_end = (None, place.end) if t.block.swaps else (place.end, None)
         self.registers = sums
-        self.sums = [Registers() for _ in e.matrices.calls]
-        self.loaded = [Registers() for _ in e.loads]
+        # g2 reads the product, and what is loaded beside it, at the fragment's own place only.
+        self.sums = [InHand() for _ in e.matrices.calls]
+        self.loaded = [InHand() for _ in e.loads]
         self.taken: list[list[list[Any]]] = []
         leaves: dict[Any, Any] = e.region.leaves(e.kernel)
         leaves |= {c.results[0]: leaf for c, leaf in zip(e.matrices.calls, self.sums, strict=True)}

@@ -298,7 +298,7 @@ class _Combining:
                 len(kept.dims), kept.coordinates(self.kernel, self.kept)
             )
             for value, target in region.targets(self.kernel, is_exclusive=False):
-                if any(follows(region, value, total) for total in made) or self._is_beside(value):
+                if region.depends_on(value, made) or self._is_beside(value):
                     target.store(at, after.value(value, at, 1))
 
     def _is_beside(self, value: Any) -> bool:
@@ -306,7 +306,7 @@ class _Combining:
         it."""
         region = self.exits.region
         totals = [found.operation.results[0] for found in self.exits.exits]
-        if any(follows(region, value, total) for total in totals):
+        if region.depends_on(value, totals):
             return False
         dims = region.dims_of(value)
         alike = [found for found in self.exits.exits if found.dims_of(region) == dims]
@@ -323,13 +323,6 @@ def _keeps(axes: Sequence[int], dims: Sequence[Expr], reduced: set[int]) -> bool
     return found != {True}
 
 
-def follows(region: Region, value: Any, total: Any) -> bool:
-    """Whether a value depends on a reduction's result."""
-    whole = tuple(("loop", axis) for axis in range(len(region.dims_of(value))))
-    found = region.accesses(value, whole, stop=lambda v: v == total)
-    return any(leaf == total for leaf, _ in found)
-
-
 def exit_reductions(region: Region, outputs: Sequence[str]) -> list[Any]:
     """The reductions that outputs of path "exit" depend on."""
     wanted = [
@@ -339,5 +332,5 @@ def exit_reductions(region: Region, outputs: Sequence[str]) -> list[Any]:
         operation
         for operation in region.generics()
         if is_reduction(operation)
-        and any(follows(region, value, operation.results[0]) for value in wanted)
+        and any(region.depends_on(value, [operation.results[0]]) for value in wanted)
     ]

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
-from ...codegen.walk.index import Coordinate
 from ...expr import Expr
 
 
@@ -69,16 +67,3 @@ class Fragment:
     @property
     def inside(self) -> Any:
         return ops.both(self.row.inside, self.column.inside)
-
-
-class Registers:
-    """Values in registers, as a leaf of the walk of g2: those of the fragment in hand.
-
-    g2 reads the product, and what is loaded beside it, at the fragment's own place only.
-    """
-
-    def __init__(self) -> None:
-        self.current: Any = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        return self.current

@@ -77,22 +77,9 @@ class MatrixSpace(Protocol):
         ...
 
 
-class BoxSpace:
-    """The part of a `MatrixSpace` in which what copies bring lies as what they store."""
-
-    def loaded_box(self: MatrixSpace, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
-        return self.box(tensor, columns, rows)
-
-    def load(
-        self: MatrixSpace, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
-    ) -> None:
-        assert isinstance(box, tma.Box), "a box as results are stored"
-        tma.load(target, map_, self.corner(box, place.batch, place.row, place.column), barrier)
-
-
-class WholeSpace(BoxSpace):
-    """The part of a `MatrixSpace` whose rows and columns before their end are all of the product,
-    without reductions at the exit."""
+class WholeSpace:
+    """The base of a `MatrixSpace`: rows and columns before their end are all of the product,
+    without reductions at the exit; what copies bring lies as what they store."""
 
     @property
     def axes(self) -> SpaceAxes | None:
@@ -106,6 +93,15 @@ class WholeSpace(BoxSpace):
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
+
+    def loaded_box(self: MatrixSpace, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
+        return self.box(tensor, columns, rows)
+
+    def load(
+        self: MatrixSpace, target: Any, map_: Any, box: tma.MovedBox, place: TilePlace, barrier: Any
+    ) -> None:
+        assert isinstance(box, tma.Box), "a box as results are stored"
+        tma.load(target, map_, self.corner(box, place.batch, place.row, place.column), barrier)
 
 
 class Loop(Protocol):

@@ -249,12 +249,7 @@ class Rows:
 
     def is_of_columns(self, value: Any) -> bool:
         """Whether a value depends on a sum of columns."""
-        totals = {op.results[0] for op in self.columns}
-        if not totals:
-            return False
-        rank = len(self.region.dims_of(value))
-        reached = self.region.accesses(value, identity_access(rank), stop=lambda v: v in totals)
-        return any(leaf in totals for leaf, _ in reached)
+        return self.region.depends_on(value, [op.results[0] for op in self.columns])
 
     def zero(self, operation: Any) -> Any:
         """The value that a sum of columns starts from."""
