@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from ..dtypes import DType
+from ..dtypes import DType, f32
 from ..errors import DnncError, Status
 from ..expr import Expr
 from ..places import Place
@@ -97,7 +97,16 @@ def attribute(
     return Field("", "attribute", doc, frontend, backend, optional, False, type, choices, default)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(operand, operands, result, attribute))
+def arithmetic_type(*, backend: str = "") -> Any:
+    """The attribute with the type in which an operation computes."""
+    return attribute(
+        "the type of the arithmetic", DType, f32, frontend="compute_data_type", backend=backend
+    )
+
+
+@dataclass_transform(
+    kw_only_default=True, field_specifiers=(operand, operands, result, attribute, arithmetic_type)
+)
 class Op:
     """An operation of a graph: named operands, results and attributes.
 
@@ -325,6 +334,17 @@ class Op:
         if status == Status.BAD_PARAM_SHAPE_MISMATCH and (known := self._described_operands()):
             where = f"{where} of {known}"
         return DnncError(status, what, supported, where, made_at=self.made_at)
+
+    def shape_error(self, constraint: str, what: str, supported: str) -> DnncError:
+        """The error of a broken constraint on dims."""
+        return self.error(constraint, what, supported, Status.BAD_PARAM_SHAPE_MISMATCH)
+
+    def require_dims(self, constraint: str, dims: Sequence[Expr], *tensors: Tensor | None) -> None:
+        """Requires these dims of the tensors that are there."""
+        for tensor in tensors:
+            if tensor is not None and tensor.shape != dims:
+                what = f"{tensor.label} has dims {text(tensor.shape)}"
+                raise self.shape_error(constraint, what, text(dims))
 
     def _described_operands(self) -> str:
         """a 'x' [8, 64], b 'w' [32, 64]; nothing of more than three, or if none has a name."""

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, operands, result
+from ..op import Op, arithmetic_type, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor
 from .norm_base import (
     Norm,
@@ -86,9 +85,7 @@ class Batchnorm(Norm):
     next_running_var: Tensor | None = result(
         "[1, C, 1, ...]", backend="OUTPUT_RUNNING_VAR_DESC", optional=True
     )
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     peer_rank: int | None = attribute("which of peer_stats is its device's own", int, optional=True)
 
@@ -184,9 +181,7 @@ class BatchnormInference(Norm):
     scale: Tensor = operand("[1, C, 1, ...]", backend="SCALE_DESC")
     bias: Tensor = operand("[1, C, 1, ...]", backend="BIAS_DESC")
     y: Tensor = result("[N, C, d2, ..., dn]", backend="YDESC")
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         fill_like(self.y, self.x)
@@ -229,10 +224,7 @@ class Genstats(Norm):
     x: Tensor = operand("[N, C, d2, ..., dn]", frontend="input", backend="XDESC")
     sum: Tensor = result("[1, C, 1, ...]", backend="SUMDESC")
     sq_sum: Tensor = result("[1, C, 1, ...]", backend="SQSUMDESC")
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32,
-        frontend="compute_data_type", backend="MATH_PREC",
-    )  # fmt: skip
+    compute_type: DType = arithmetic_type(backend="MATH_PREC")
 
     def infer(self) -> None:
         for tensor in self.results:
@@ -305,10 +297,7 @@ class BnFinalize(Norm):
     next_running_var: Tensor | None = result(
         "[1, C, 1, ...]", backend="UPDATED_RUNNING_VAR_DESC", optional=True
     )
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32,
-        frontend="compute_data_type", backend="MATH_PREC",
-    )  # fmt: skip
+    compute_type: DType = arithmetic_type(backend="MATH_PREC")
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -404,10 +393,7 @@ class DbnWeight(Norm):
     eq_scale_dy: Tensor = result("[1, C, 1, ...]", backend="EQ_DY_SCALE_DESC")
     eq_scale_x: Tensor = result("[1, C, 1, ...]", backend="EQ_X_SCALE_DESC")
     eq_bias: Tensor = result("[1, C, 1, ...]", backend="EQ_BIAS")
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32,
-        frontend="compute_data_type", backend="MATH_PREC",
-    )  # fmt: skip
+    compute_type: DType = arithmetic_type(backend="MATH_PREC")
 
     def infer(self) -> None:
         for tensor in self.results:

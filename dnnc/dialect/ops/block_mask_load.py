@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import Status
 from ...expr import Expr, ceildiv
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
@@ -73,7 +72,7 @@ class BlockMaskLoad(Op):
         self.require_type("C4", self.y, [dtypes.i1])  # block_mask_load_c4
 
     def _mismatch(self, constraint: str, what: str, supported: str) -> Exception:
-        return self.error(constraint, what, supported, Status.BAD_PARAM_SHAPE_MISMATCH)
+        return self.shape_error(constraint, what, supported)
 
     def reference(self, *operands: Any, **context: Any) -> Any:
         dims = [extent.evaluate(context.get("sizes", {})) for extent in self.y.shape]

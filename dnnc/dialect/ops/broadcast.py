@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import Status
 from ...expr import Expr
 from ..op import Op
 from ..tensor import Tensor, broadcast_dims, text
@@ -51,11 +50,10 @@ class Broadcast(View):
     def verify(self) -> None:
         is_wide_enough = self.y.rank >= self.x.rank
         if not is_wide_enough or broadcast_dims((self.x.shape, self.y.shape)) != self.y.shape:
-            raise self.error(  # broadcast_c1
+            raise self.shape_error(  # broadcast_c1
                 "C1",
                 f"X has dims {text(self.x.shape)}",
                 f"dims of {text(self.y.shape)}, or 1, or no leading dims",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self._require("C2", "Y has data type", self.y.type, self.x.type)  # broadcast_c2
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
 from .conv import ConvDgrad, ConvFprop, ConvWgrad
 from .norm_base import Norm, fill_like, float64
@@ -36,11 +35,10 @@ class _Causal(Norm):
         self.require_rank("C1", self.w, 2, 2)
         channels, taps = self.w.shape
         if channels.constant is None or taps.constant is None or self.x.shape[1] != channels:
-            raise self.error(
+            raise self.shape_error(
                 "C1",
                 f"x has dims {text(self.x.shape)}, weight {text(self.w.shape)}",
                 "[B, D, T] and [D, W], D and W of fixed sizes",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self.require_dims("C2", (channels,), self.bias)
 
@@ -126,9 +124,7 @@ class CausalConv1d(_Causal):
     initial_states: Tensor | None = operand("[B, D, W - 1], what is ahead of X", optional=True)
     y: Tensor = result("[B, D, T]")
     activation: str = attribute("what is done to sums", str, "identity", choices=ACTIVATIONS)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         fill_like(self.y, self.x)
@@ -185,9 +181,7 @@ class CausalConv1dBackward(_Causal):
     dw: Tensor = result("[D, W]", frontend="dW")
     dbias: Tensor | None = result("[D]", optional=True)
     activation: str = attribute("what was done to sums", str, "identity", choices=ACTIVATIONS)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:

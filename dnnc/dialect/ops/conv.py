@@ -88,12 +88,11 @@ class Convolution(Op):
         c, c_group = self.image.shape[1].constant, self.filter.shape[1].constant
         k = self.filter.shape[0].constant
         if not c or not c_group or not k or c % c_group or k % (c // c_group):  # conv_fprop_c3
-            raise self.error(
+            raise self.shape_error(
                 "C3",
                 f"C = {self.image.shape[1]}, {self._label(FILTER)} {text(self.filter.shape)}",
                 f"fixed sizes; {self._label(FILTER)}'s second dim divides C, and C over it divides "
                 "K",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         return c // c_group
 
@@ -126,14 +125,13 @@ class Convolution(Op):
         rank = self.tensor(first).rank
         spatial = rank - 2
         if rank != self.filter.rank or not 1 <= spatial <= 3:  # conv_fprop_c1
-            raise self.error(
+            raise self.shape_error(
                 "C1",
                 ", ".join(
                     f"{self._label(role)} {text(self.tensor(role).shape)}"
                     for role in (first, FILTER)
                 ),
                 "equal ranks of 3 to 5",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         for name, low in (("pre_padding", 0), ("post_padding", 0), ("stride", 1), ("dilation", 1)):
             values = getattr(self, name)
@@ -184,11 +182,10 @@ class Convolution(Op):
         assert self.groups >= 1
         wrong = any(extent.bounds()[1] < 1 for extent in dims)
         if self.response.shape != dims or wrong:  # conv_fprop_c4
-            raise self.error(
+            raise self.shape_error(
                 "C4",
                 f"{self._label(RESPONSE)} has dims {text(self.response.shape)}",
                 f"{text(dims)}, each at least 1",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         accepted = [dtypes.f32, dtypes.f16, dtypes.f64]
         a, b = self.operands

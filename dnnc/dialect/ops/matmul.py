@@ -70,22 +70,16 @@ class Matmul(Op):
 
     def _verify_ranks(self) -> None:
         if min(self.a.rank, self.b.rank) < 2:  # matmul_c1
-            raise self.error(
-                "C1",
-                f"A {text(self.a.shape)}, B {text(self.b.shape)}",
-                "ranks of at least 2",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C1", f"A {text(self.a.shape)}, B {text(self.b.shape)}", "ranks of at least 2"
             )
 
     def verify(self) -> None:
         self.require_attribute_choices()
         self._verify_ranks()
         if self.a.shape[-1] != self.b.shape[-2]:  # matmul_c2
-            raise self.error(
-                "C2",
-                f"K of A is {self.a.shape[-1]}, K of B is {self.b.shape[-2]}",
-                "one K",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C2", f"K of A is {self.a.shape[-1]}, K of B is {self.b.shape[-2]}", "one K"
             )
         self._verify_result_dims()
         accepted = [dtypes.f32, dtypes.f16, dtypes.f64]
@@ -107,19 +101,13 @@ class Matmul(Op):
             own = with_rank(tensor.shape, len(wanted))[:-2]
             for axis, (extent, whole) in enumerate(zip(own, wanted, strict=False)):
                 if extent != whole and not _divides(extent, whole):
-                    raise self.error(
+                    raise self.shape_error(
                         "C3",
                         f"batch dim {axis} of {tensor.label} is {extent}",
                         f"{whole}, or a fixed number that divides it",
-                        Status.BAD_PARAM_SHAPE_MISMATCH,
                     )
         if self.c.shape != wanted:  # matmul_c4
-            raise self.error(
-                "C4",
-                f"C has dims {text(self.c.shape)}",
-                text(wanted),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C4", f"C has dims {text(self.c.shape)}", text(wanted))
         if self.c.rank + len(self.groups()) > MAX_RANK:  # matmul_c6
             raise self.error(
                 "C6",

@@ -88,11 +88,10 @@ class MoeGroupedMatmul(Op):
         """The output's dims; C1 where the operands give none."""
         token, weight = self.token.shape, self.weight.shape
         if len(token) != 3 or len(weight) != 3 or token[0] != Expr.of(1):  # moe_grouped_matmul_c1
-            raise self.error(
+            raise self.shape_error(
                 "C1",
                 f"token {text(token)}, weight {text(weight)}",
                 "token [1, T, K], weight [E, K, N]",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         return (token[0], token[1], weight[2])
 
@@ -108,28 +107,19 @@ class MoeGroupedMatmul(Op):
         self._verify_mode()
         experts, inner, _ = self.weight.shape
         if self.token.shape[2] != inner:  # moe_grouped_matmul_c3
-            raise self.error(
-                "C3",
-                f"K of token is {self.token.shape[2]}, K of weight is {inner}",
-                "one K",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C3", f"K of token is {self.token.shape[2]}, K of weight is {inner}", "one K"
             )
         wanted = (experts, Expr.of(1), Expr.of(1))
         if self.first_token_offset.shape != wanted:  # moe_grouped_matmul_c4
-            raise self.error(
+            raise self.shape_error(
                 "C4",
                 f"first_token_offset has dims {text(self.first_token_offset.shape)}",
                 text(wanted),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self.require_type("C5", self.first_token_offset, [dtypes.i32])  # moe_grouped_matmul_c5
         if self.output.shape != dims:  # moe_grouped_matmul_c6
-            raise self.error(
-                "C6",
-                f"output has dims {text(self.output.shape)}",
-                text(dims),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C6", f"output has dims {text(self.output.shape)}", text(dims))
         if self.compute_type != dtypes.f32:  # moe_grouped_matmul_c7
             raise self.error(
                 "C7",

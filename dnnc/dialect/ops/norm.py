@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor
 from .norm_base import (
-    Norm,
+    RowNorm,
     axes_but,
     channel_dims,
     fill_channels,
@@ -23,14 +22,13 @@ from .norm_base import (
     inverse_root,
     moments,
     reduced_dims,
-    row_axes,
     scaled,
 )
 
 _WHY = "statistics in TRAINING, none in INFERENCE"
 
 
-class Layernorm(Norm):
+class Layernorm(RowNorm):
     """Y = (X - mean) * inv_variance * scale + bias, over the axes where scale is not 1.
 
     X, Y [d0, ..., dn]; scale, bias [1 or d0, ..., 1 or dn]; epsilon, a scalar;
@@ -62,14 +60,7 @@ class Layernorm(Norm):
     norm_forward_phase: str = attribute(
         "whether the statistics are kept", str, choices=("TRAINING", "INFERENCE"), backend="PHASE"
     )
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x)
+    compute_type: DType = arithmetic_type()
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -80,9 +71,6 @@ class Layernorm(Norm):
         fill_like(self.y, self.x)
         for tensor in (self.mean, self.inv_variance):
             fill_in_order(tensor, reduced_dims(self.x, self.axes), self.x)
-
-    def verify_scale(self) -> None:
-        self.require_row_scale("C1", self.x, self.scale, self.axes)
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -136,13 +124,7 @@ class Adalayernorm(Layernorm):
 
     scale: Tensor = operand("[B or 1, 1 or d1, ..., 1 or dn]", backend="SCALE_DESC")
 
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x, first=1)
-
-    def verify_scale(self) -> None:
-        self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
+    first_axis = 1
 
 
 class Instancenorm(Layernorm):
@@ -187,7 +169,7 @@ class Instancenorm(Layernorm):
         self.require_dims("C1", channel_dims(self.x), self.scale)
 
 
-class Rmsnorm(Norm):
+class Rmsnorm(RowNorm):
     """Y = X * inv_variance * scale + bias, over the axes where scale is not 1.
 
     X, Y [d0, ..., dn]; scale, bias [1 or d0, ..., 1 or dn]; epsilon, a scalar;
@@ -218,14 +200,7 @@ class Rmsnorm(Norm):
     norm_forward_phase: str = attribute(
         "whether the statistics are kept", str, choices=("TRAINING", "INFERENCE"), backend="PHASE"
     )
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x)
+    compute_type: DType = arithmetic_type()
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -237,7 +212,7 @@ class Rmsnorm(Norm):
 
     def verify(self) -> None:
         self.require_attribute_choices()
-        self.require_row_scale("C1", self.x, self.scale, self.axes)  # rmsnorm_c1
+        self.verify_scale()  # rmsnorm_c1
         self.require_scale_dims("C2", self.scale, self.bias)  # rmsnorm_c2
         self.require_dims("C3", self.x.shape, self.y)  # rmsnorm_c3
         self.require_one_element("C3", "epsilon", self.epsilon)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, operands, result
+from ..op import Op, arithmetic_type, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor, with_rank
 from .norm_base import (
-    Norm,
+    RowNorm,
     axes_but,
     channel_dims,
     fill_channels,
@@ -22,12 +21,11 @@ from .norm_base import (
     fill_scale,
     float64,
     reduced_dims,
-    row_axes,
 )
 from .peer_reduction import combined, drawn_peer, exchanged, split_peers, verify_peers
 
 
-class LayernormBackward(Norm):
+class LayernormBackward(RowNorm):
     """The gradients of layernorm, from dY and the statistics of the forward pass.
 
     dY, X, dX [d0, ..., dn]; scale, dscale, dbias [1 or d0, ..., 1 or dn];
@@ -59,27 +57,12 @@ class LayernormBackward(Norm):
     dx: Tensor = result("[d0, ..., dn]", backend="DXDESC")
     dscale: Tensor = result("scale's dims", backend="DSCALE_DESC")
     dbias: Tensor = result("scale's dims", backend="DBIAS_DESC")
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x)
-
-    @property
-    def shared_axes(self) -> tuple[int, ...]:
-        """The axes that dscale and dbias are sums over."""
-        return axes_but(self.x, *row_axes(self.scale, self.x))
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         fill_like(self.dx, self.x)
         for tensor in (self.dscale, self.dbias):
             fill_scale(tensor, self.scale, self.x)
-
-    def verify_scale(self) -> None:
-        self.require_row_scale("C1", self.x, self.scale, self.axes)
 
     def verify(self) -> None:
         self.verify_scale()  # layernorm_backward_c1
@@ -139,18 +122,12 @@ class AdalayernormBackward(LayernormBackward):
 
     scale: Tensor = operand("[B or 1, 1 or d1, ..., 1 or dn]", backend="SCALE_DESC")
 
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x, first=1)
+    first_axis = 1
 
     def infer(self) -> None:
         fill_rows(self.dx, self.x.shape)
         for tensor in (self.dscale, self.dbias):
             fill_rows(tensor, with_rank(self.scale.shape, self.x.rank))
-
-    def verify_scale(self) -> None:
-        self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
 
 
 class ChannelNormBackward(LayernormBackward):
@@ -311,7 +288,7 @@ class BatchnormBackward(ChannelNormBackward):
         return scale * inv_variance * (dy - mean - normal * along / n), along, mean * n
 
 
-class RmsnormBackward(Norm):
+class RmsnormBackward(RowNorm):
     """The gradients of rmsnorm, from dY and the statistics of the forward pass.
 
     dY, X, dX [d0, ..., dn]; scale, dscale, dbias [1 or d0, ..., 1 or dn];
@@ -345,19 +322,7 @@ class RmsnormBackward(Norm):
         "scale's dims", frontend="Dbias", backend="DBIAS_DESC", optional=True
     )
     has_dbias: bool = attribute("whether the norm had a bias", bool)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """The normalized axes."""
-        return row_axes(self.scale, self.x)
-
-    @property
-    def shared_axes(self) -> tuple[int, ...]:
-        """The axes that dscale and dbias are sums over."""
-        return axes_but(self.x, *self.axes)
+    compute_type: DType = arithmetic_type()
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -370,7 +335,7 @@ class RmsnormBackward(Norm):
 
     def verify(self) -> None:
         self.require_attribute_choices()
-        self.require_row_scale("C1", self.x, self.scale, self.axes)  # rmsnorm_backward_c1
+        self.verify_scale()  # rmsnorm_backward_c1
         self.require_dims("C2", self.x.shape, self.dy, self.dx)  # rmsnorm_backward_c2
         self.require_dims("C3", reduced_dims(self.x, self.axes), self.inv_variance)
         self.require_results("C4", "dbias where has_dbias is true only")  # rmsnorm_backward_c4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -128,17 +128,6 @@ class Norm(Op):
         order = stride_order(like.shape, like.layout) if like is not None else None
         return packed_strides(tensor.shape, order)
 
-    def require_dims(self, constraint: str, dims: Dims, *tensors: Tensor | None) -> None:
-        """Requires these dims of those that are there."""
-        for tensor in tensors:
-            if tensor is not None and tensor.shape != dims:
-                raise self.error(
-                    constraint,
-                    f"{tensor.label} has dims {text(tensor.shape)}",
-                    text(dims),
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
-                )
-
     def require_one_element(self, constraint: str, name: str, tensor: Tensor | None) -> None:
         if tensor is not None and tensor.elements().constant != 1:
             raise self.error(constraint, f"{name} has dims {text(tensor.shape)}", "one element")
@@ -157,12 +146,11 @@ class Norm(Op):
             s == n or s.constant == 1 for s, n in zip(dims, x.shape, strict=True)
         )
         if not fits or not axes:
-            raise self.error(
+            raise self.shape_error(
                 constraint,
                 f"scale has dims {text(scale.shape)}",
                 f"{text(x.shape)} with some dims 1, not all{where}; leading dims of 1 may be left "
                 "out",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 
     def require_scale_dims(self, constraint: str, scale: Tensor, bias: Tensor | None) -> None:
@@ -207,6 +195,29 @@ class Norm(Op):
 
 
 # ---- what expansions share
+
+
+class RowNorm(Norm):
+    """The checks of a norm over the axes where scale is not 1, from `first_axis` on."""
+
+    first_axis: ClassVar[int] = 0
+
+    x: Tensor
+    scale: Tensor
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The normalized axes."""
+        return row_axes(self.scale, self.x, first=self.first_axis)
+
+    @property
+    def shared_axes(self) -> tuple[int, ...]:
+        """The axes that dscale and dbias are sums over."""
+        return axes_but(self.x, *row_axes(self.scale, self.x))
+
+    def verify_scale(self) -> None:
+        where = " after the first" if self.first_axis else ""
+        self.require_row_scale("C1", self.x, self.scale, self.axes, where)
 
 
 def inverse_root(steps: Steps, variance: Tensor, epsilon: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import Status
 from ...expr import Expr, ceildiv
 from ..op import Op, operand, result
 from ..tensor import Tensor, packed_strides, text
@@ -63,11 +62,8 @@ class PagedCacheLoad(Op):
     def _verify_ranks(self) -> None:
         for constraint, tensor in (("C1", self.container), ("C3", self.page_table)):
             if tensor.rank != 4:  # paged_cache_load_c1, paged_cache_load_c3
-                raise self.error(
-                    constraint,
-                    f"{tensor.label} has dims {text(tensor.shape)}",
-                    "rank 4",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    constraint, f"{tensor.label} has dims {text(tensor.shape)}", "rank 4"
                 )
 
     def verify(self) -> None:
@@ -78,29 +74,14 @@ class PagedCacheLoad(Op):
         heads, depth = self.container.shape[1::2]
         y = self.y.shape
         if len(y) != 4 or (y[1], y[3]) != (heads, depth):  # paged_cache_load_c2
-            raise self.error(
-                "C2",
-                f"Y has dims {text(y)}",
-                f"[B, {heads}, S, {depth}]",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C2", f"Y has dims {text(y)}", f"[B, {heads}, S, {depth}]")
         pages = (y[0], _ONE, ceildiv(y[2], size), _ONE)
-        self._require("C3", self.page_table, pages, (dtypes.i32,))  # paged_cache_load_c3
+        self.require_dims("C3", pages, self.page_table)  # paged_cache_load_c3
+        self.require_type("C3", self.page_table, (dtypes.i32,))
         lengths = (y[0], _ONE, _ONE, _ONE)
-        self._require("C4", self.sequence, lengths, (dtypes.i32, dtypes.i64))  # paged_cache_load_c4
+        self.require_dims("C4", lengths, self.sequence)  # paged_cache_load_c4
+        self.require_type("C4", self.sequence, (dtypes.i32, dtypes.i64))
         self.require_type("C5", self.y, [self.container.type])  # paged_cache_load_c5
-
-    def _require(
-        self, constraint: str, tensor: Tensor, dims: tuple[Expr, ...], accepted: tuple[Any, ...]
-    ) -> None:
-        if tensor.shape != dims:
-            raise self.error(
-                constraint,
-                f"{tensor.label} has dims {text(tensor.shape)}",
-                text(dims),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
-        self.require_type(constraint, tensor, accepted)
 
     def reference(self, *operands: Any, **context: Any) -> Any:
         from .sdpa_reference import paged

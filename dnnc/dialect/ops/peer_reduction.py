@@ -12,7 +12,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ..expansion import Steps
-from ..op import MAX_VARIADIC, attribute, operand, operands, result
+from ..op import MAX_VARIADIC, arithmetic_type, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor, text
 from .norm_base import Norm, channel_dims, fill_rows, float64
 
@@ -65,9 +65,7 @@ class PeerReduction(Norm):
     d: Tensor = result("[1, C, 1, ...]")
     mode: str = attribute("what a and b are", str, "moments", choices=MODES)
     peer_rank: int = attribute("which of peers is its device's own", int)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         for tensor in self.results:

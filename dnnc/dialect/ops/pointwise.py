@@ -11,7 +11,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ...rounding import to_int32_saturated, to_int32_wrapped
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..pointwise_modes import BY_NAME, Mode
 from ..tensor import (
     Tensor,
@@ -73,9 +73,7 @@ class Pointwise(Op):
     t: Tensor | None = operand("third operand", backend="TDESC", optional=True)
     y: Tensor = result("the result", frontend="OUT_0", backend="YDESC")
     mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
     relu_lower_clip: float | None = attribute(
         "where relu starts", float, frontend="lower_clip", optional=True
     )
@@ -174,21 +172,15 @@ class Pointwise(Op):
             for axis in range(-tensor.rank, 0):
                 extent, wanted = tensor.shape[axis], dims[axis]
                 if extent != wanted and extent.constant != 1:
-                    raise self.error(
+                    raise self.shape_error(
                         "C2",
                         f"dim {axis + tensor.rank} of {tensor.label} is {extent}, not {wanted}",
                         f"{wanted} or 1",
-                        Status.BAD_PARAM_SHAPE_MISMATCH,
                     )
         if self.mode == "identity" and self.y.rank >= len(dims):
             dims = broadcast_dims((dims, self.y.shape))
         if self.y.shape != dims:  # pointwise_c3
-            raise self.error(
-                "C3",
-                f"Y has dims {text(self.y.shape)}",
-                text(dims),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C3", f"Y has dims {text(self.y.shape)}", text(dims))
 
     def _verify_parameters(self) -> None:
         given = [name for name in _PARAMETERS if getattr(self, name) is not None]

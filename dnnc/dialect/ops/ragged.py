@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import Status
 from ...expr import Expr
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
@@ -39,20 +38,8 @@ class _Ragged(Op):
 
     def _verify_rank(self, constraint: str, tensor: Tensor) -> None:
         if tensor.rank != 4:
-            raise self.error(
-                constraint,
-                f"{tensor.label} has dims {text(tensor.shape)}",
-                "rank 4",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
-
-    def _require_dims(self, constraint: str, tensor: Tensor, dims: tuple[Expr, ...]) -> None:
-        if tensor.shape != dims:
-            raise self.error(
-                constraint,
-                f"{tensor.label} has dims {text(tensor.shape)}",
-                text(dims),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                constraint, f"{tensor.label} has dims {text(tensor.shape)}", "rank 4"
             )
 
     def _require_number(self, constraint: str) -> None:
@@ -62,7 +49,7 @@ class _Ragged(Op):
             )
 
     def _require_integers(self, constraint: str, tensor: Tensor, count: Expr) -> None:
-        self._require_dims(constraint, tensor, (count, _ONE, _ONE, _ONE))
+        self.require_dims(constraint, (count, _ONE, _ONE, _ONE), tensor)
         self.require_type(constraint, tensor, _INTEGERS)
 
     # ---- reference
@@ -139,11 +126,11 @@ class RaggedLoad(_Ragged):
     def verify(self) -> None:
         self.require_attribute_choices()
         self._verify_rank("C1", self.packed)  # ragged_load_c1
-        self._require_dims("C1", self.packed, (_ONE, *self.packed.shape[1:]))  # ragged_load_c1
+        self.require_dims("C1", (_ONE, *self.packed.shape[1:]), self.packed)  # ragged_load_c1
         self._verify_rank("C2", self.y)  # ragged_load_c2
         heads, _, depth = self.packed.shape[1:]
         batch, _, rows, _ = self.y.shape
-        self._require_dims("C2", self.y, (batch, heads, rows, depth))  # ragged_load_c2
+        self.require_dims("C2", (batch, heads, rows, depth), self.y)  # ragged_load_c2
         self._require_integers("C3", self.offset, batch + 1)  # ragged_load_c3
         self._require_integers("C4", self.sequence, batch)  # ragged_load_c4
         self.require_type("C5", self.y, [self.packed.type])  # ragged_load_c5
@@ -214,7 +201,7 @@ class RaggedStore(_Ragged):
         self._verify_rank("C2", self.packed)  # ragged_store_c2
         batch, heads, _, depth = self.x.shape
         wanted = (_ONE, heads, self.packed.shape[2], depth)
-        self._require_dims("C2", self.packed, wanted)  # ragged_store_c2
+        self.require_dims("C2", wanted, self.packed)  # ragged_store_c2
         self._require_integers("C3", self.offset, batch + 1)  # ragged_store_c3
         self._require_integers("C4", self.sequence, batch)  # ragged_store_c4
         self.require_type("C5", self.packed, [self.x.type])  # ragged_store_c5

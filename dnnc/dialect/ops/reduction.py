@@ -14,7 +14,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, product
 from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, channels_last, packed_strides, stride_order, text
 
 
@@ -108,9 +108,7 @@ class Reduction(Op):
     y: Tensor = result("[d0 or 1, ..., dn or 1]", frontend="OUT_0", backend="YDESC")
     index: Tensor | None = result("[d0 or 1, ..., dn or 1]", optional=True)
     mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
     generate_index: bool | None = attribute(
         "whether there is an index, of min, max and amax", bool, optional=True
     )
@@ -165,20 +163,12 @@ class Reduction(Op):
     def verify(self) -> None:
         self.require_attribute_choices()
         if self.x.rank != self.y.rank:  # reduction_c1
-            raise self.error(
-                "C1",
-                f"X {text(self.x.shape)}, Y {text(self.y.shape)}",
-                "equal ranks",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C1", f"X {text(self.x.shape)}, Y {text(self.y.shape)}", "equal ranks"
             )
         for axis, (x, y) in enumerate(zip(self.x.shape, self.y.shape, strict=True)):
             if y != x and y.constant != 1:  # reduction_c2
-                raise self.error(
-                    "C2",
-                    f"dim {axis} of Y is {y}",
-                    f"{x} or 1",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
-                )
+                raise self.shape_error("C2", f"dim {axis} of Y is {y}", f"{x} or 1")
         accepted = (dtypes.f32, dtypes.f64, *((dtypes.i32,) if self.row.takes_integers else ()))
         if self.compute_type not in accepted:  # reduction_c3
             raise self.error(
@@ -199,20 +189,16 @@ class Reduction(Op):
             wanted = f"{', '.join(INDEXED_MODES)}, or generate_index=False"
             raise self.error("C4", f"an index of mode {self.mode!r}", wanted)
         if self.index.shape != self.y.shape:  # reduction_c4
-            raise self.error(
-                "C4",
-                f"an index of dims {text(self.index.shape)}",
-                text(self.y.shape),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C4", f"an index of dims {text(self.index.shape)}", text(self.y.shape)
             )
         self.require_type("C4", self.index, self.index_types())  # reduction_c4
         for axis in self.axes:
             if self.x.shape[axis].bounds()[0] < 1:  # reduction_c5
-                raise self.error(
+                raise self.shape_error(
                     "C5",
                     f"an index along axis {axis}, whose size {self.x.shape[axis]} may be 0",
                     "a symbol whose min is at least 1",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
                 )
 
     def expand(self) -> Sequence[Op] | None:

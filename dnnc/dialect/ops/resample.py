@@ -13,7 +13,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, channels_last, packed_strides, stride_order, text
 from ..windows import Windows
 
@@ -48,9 +48,7 @@ class Resampling(Op):
     stride: tuple[int, ...] = attribute("from a window to the next", tuple)
     window: tuple[int, ...] = attribute("its size", tuple)
     denominator: int = attribute("of paddings, strides and windows", int, 1)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @property
     def is_max(self) -> bool:
@@ -72,9 +70,7 @@ class Resampling(Op):
         spatial = rank - 2
         names = ("pre_padding", "post_padding", "stride", "window")
         if not 1 <= spatial <= 3:  # resample_c1
-            raise self.error(
-                "C1", f"rank {rank}", "ranks of 3 to 5", Status.BAD_PARAM_SHAPE_MISMATCH
-            )
+            raise self.shape_error("C1", f"rank {rank}", "ranks of 3 to 5")
         for name in names:
             values = getattr(self, name)
             if len(values) != spatial:  # resample_c1
@@ -100,22 +96,18 @@ class Resampling(Op):
         pairs = zip(self.windows, x.shape[2:], strict=True)
         spatial = [w.outputs(extent) for w, extent in pairs]
         if any(count.bounds()[0] < 1 for count in spatial):  # resample_c4
-            raise self.error(
+            raise self.shape_error(
                 "C4",
                 f"{text(x.shape)} to {text((*x.shape[:2], *spatial))}",
                 "dims of at least 1, a window that fits even the smallest size of a symbol",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         return (*x.shape[:2], *spatial)
 
     def _verify_dims(self, x: Tensor, y: Tensor) -> None:
         dims = self._dims(x)
         if y.shape != dims:  # resample_c4
-            raise self.error(
-                "C4",
-                f"{text(x.shape)} to {text(y.shape)}",
-                f"{text(x.shape)} to {text(dims)}",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C4", f"{text(x.shape)} to {text(y.shape)}", f"{text(x.shape)} to {text(dims)}"
             )
 
     def _verify_index(self, index: Tensor | None, y: Tensor) -> None:
@@ -123,11 +115,10 @@ class Resampling(Op):
             return
         fits = [t for t in INDEX_TYPES if self.positions <= t.integer_range[1] + 1]
         if not self.is_max or index.shape != y.shape:
-            raise self.error(
+            raise self.shape_error(
                 "C5",
                 f"an index of dims {text(index.shape)} for {self.resample_mode}",
                 f"an index of dims {text(y.shape)} for MAXPOOL",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self.require_type("C5", index, fits)
 
@@ -342,11 +333,8 @@ class ResampleBackward(Resampling):
         self._verify_dims(self.dx, self.dy)  # resample_backward_c1 to resample_backward_c4
         for other, own in ((self.x, self.dx), (self.y, self.dy)):
             if other is not None and other.shape != own.shape:  # resample_backward_c4
-                raise self.error(
-                    "C4",
-                    f"{other.label} has dims {text(other.shape)}",
-                    text(own.shape),
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    "C4", f"{other.label} has dims {text(other.shape)}", text(own.shape)
                 )
         if self.is_max and self.index is None and self.x is None:  # resample_backward_c5
             raise self.error("C5", "neither index nor input", "one of them for MAXPOOL")

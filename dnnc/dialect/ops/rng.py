@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...errors import Status
 from .. import philox
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
@@ -90,11 +89,8 @@ class Rng(Op):
         self.require_attribute_choices()
         for tensor in self.operands:
             if tensor.elements().constant != 1:  # rng_c1
-                raise self.error(
-                    "C1",
-                    f"{tensor.label} has dims {text(tensor.shape)}",
-                    "one element",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    "C1", f"{tensor.label} has dims {text(tensor.shape)}", "one element"
                 )
             self.require_type("C1", tensor, [dtypes.i64])  # rng_c1
         self._verify_parameters()

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, text
 from .norm_base import Norm, fill_like, float64
 from .views import Concatenate, Slice, Transpose
@@ -68,11 +67,10 @@ class _Rotation(Norm):
         width, dims = Expr.of(self.width), self.freqs.shape
         of_rows = ((_ONE, _ONE, rows, width), (batch, _ONE, rows, width))
         if dims not in (*of_rows, (rows, _ONE, _ONE, width)):
-            raise self.error(
+            raise self.shape_error(
                 "C3",
                 f"freqs has dims {text(dims)}",
                 f"{text(of_rows[0])}, {text(of_rows[1])} or {text((rows, _ONE, _ONE, width))}",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 
     @property
@@ -155,9 +153,7 @@ class Rope(_Rotation):
     y: Tensor = result("[B, H, S, D]", frontend="OUT_0")
     output_scale: float = attribute("what the result is multiplied by", float, 1.0)
     rope_dim: int = attribute("how many elements of a row are rotated; 0: all", int, 0)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -188,9 +184,7 @@ class RopeBackward(_Rotation):
     dx: Tensor = result("[B, H, S, D]", frontend="OUT_0")
     output_scale: float = attribute("what the result is multiplied by", float, 1.0)
     rope_dim: int = attribute("how many elements of a row are rotated; 0: all", int, 0)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, packed_strides, stride_order, text, with_rank
 from .block_mask_load import BITS, SDPA_BLOCK
 from .norm_base import Norm, fill_rows
@@ -154,9 +154,7 @@ class Sdpa(Norm):
         optional=True,
     )
     stats_use_log2: bool = attribute("whether stats are logarithms of base 2", bool, False)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -235,20 +233,14 @@ class Sdpa(Norm):
     def _verify_ranks(self) -> None:
         for tensor in (self.q, self.k, self.v):  # sdpa_c1
             if tensor.rank != 4:
-                raise self.error(
-                    "C1",
-                    f"{tensor.label} has dims {text(tensor.shape)}",
-                    "rank 4",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    "C1", f"{tensor.label} has dims {text(tensor.shape)}", "rank 4"
                 )
         tables = ((self.page_table_k, "page_table_k"), (self.page_table_v, "page_table_v"))
         for table, name in tables:
             if table is not None and table.rank != 4:  # sdpa_c11
-                raise self.error(
-                    "C11",
-                    f"{name} has dims {text(table.shape)}",
-                    "[B, 1, pages, 1]",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    "C11", f"{name} has dims {text(table.shape)}", "[B, 1, pages, 1]"
                 )
 
     def verify(self) -> None:
@@ -281,36 +273,24 @@ class Sdpa(Norm):
         for tensor, table in ((self.k, self.page_table_k), (self.v, self.page_table_v)):
             self.require_type("C1", tensor, self.operand_types)  # sdpa_c1
             if table is None and tensor.shape[0] != batch:  # sdpa_c1
-                raise self.error(
-                    "C1",
-                    f"{tensor.label} has {tensor.shape[0]} batches",
-                    f"{batch}, as Q",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                raise self.shape_error(
+                    "C1", f"{tensor.label} has {tensor.shape[0]} batches", f"{batch}, as Q"
                 )
             own = tensor.shape[1]
             divides = bool(own.constant) and (heads.constant or 0) % (own.constant or 1) == 0
             if own != heads and not (divides and heads.constant):  # sdpa_c2
-                raise self.error(
+                raise self.shape_error(
                     "C2",
                     f"{tensor.label} has {own} heads",
                     f"{heads}, or a fixed number that divides it",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
                 )
         self.require_type("C1", self.q, self.operand_types)  # sdpa_c1
         if self.k.shape[3] != depth:  # sdpa_c1
-            raise self.error(
-                "C1",
-                f"D of Q is {depth}, D of K is {self.k.shape[3]}",
-                "one D",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C1", f"D of Q is {depth}, D of K is {self.k.shape[3]}", "one D")
         is_paged = self.page_table_k is not None or self.page_table_v is not None
         if not is_paged and self.k.shape[2] != self.v.shape[2]:  # sdpa_c3
-            raise self.error(
-                "C3",
-                f"Skv of K is {self.k.shape[2]}, of V {self.v.shape[2]}",
-                "one Skv",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
+            raise self.shape_error(
+                "C3", f"Skv of K is {self.k.shape[2]}, of V {self.v.shape[2]}", "one Skv"
             )
 
     def _verify_results(self) -> None:
@@ -344,11 +324,10 @@ class Sdpa(Norm):
             for own, whole in zip(with_rank(tensor.shape, 4), dims, strict=True)
         )
         if not fits:
-            raise self.error(
+            raise self.shape_error(
                 constraint,
                 f"{name} has dims {text(tensor.shape)}",
                 f"{text(dims)}, or 1 in place of some; leading dims of 1 may be left out",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self._verify_float(constraint, name, tensor)
 
@@ -434,11 +413,10 @@ class Sdpa(Norm):
         own = self.block_mask.shape
         is_broadcast = len(own) == 4 and own[0] in (batch, _ONE) and own[1] in (heads, _ONE)
         if not is_broadcast or own[2:] != dims:  # sdpa_c16
-            raise self.error(
+            raise self.shape_error(
                 "C16",
                 f"block_mask has dims {text(own)}",
                 f"{text((batch, heads, *dims))}, or 1 in place of the first two",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 
     def _verify_drawn(self) -> None:

@@ -11,7 +11,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
-from ..op import attribute, operand, result
+from ..op import arithmetic_type, operand, result
 from ..tensor import Tensor
 from .norm_base import fill_rows
 from .sdpa import Sdpa
@@ -52,9 +52,7 @@ class SdpaFp8(Sdpa):
     scale_o: Tensor = operand("[1, 1, 1, 1], of O")
     amax_s: Tensor = result("[1, 1, 1, 1], the largest P", frontend="Amax_S")
     amax_o: Tensor = result("[1, 1, 1, 1], the largest |O|", frontend="Amax_O")
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     @property
     def operand_types(self) -> tuple[DType, ...]:

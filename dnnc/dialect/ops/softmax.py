@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor
 from .norm_base import Norm, fill_like, float64
 
@@ -57,9 +56,7 @@ class Softmax(_OverAxes):
     y: Tensor = result("[d0, ..., dn]", backend="YDESC")
     axis: tuple[int, ...] = attribute("the axes of a sum", tuple)
     algorithm: str = attribute("how it is computed", str, "ACCURATE", choices=ALGORITHMS)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         fill_like(self.y, self.x)
@@ -115,9 +112,7 @@ class SoftmaxBackward(_OverAxes):
     dx: Tensor = result("[d0, ..., dn]")
     axis: tuple[int, ...] = attribute("the axes of a sum", tuple)
     algorithm: str = attribute("how Y was computed", str, "ACCURATE", choices=ALGORITHMS)
-    compute_type: DType = attribute(
-        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type()
 
     def infer(self) -> None:
         fill_like(self.dx, self.y)

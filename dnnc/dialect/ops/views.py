@@ -70,9 +70,7 @@ class View(Op):
     def _require(self, constraint: str, what: str, actual: object, wanted: object) -> None:
         if actual != wanted:
             shown = [text(v) if isinstance(v, tuple) else str(v) for v in (actual, wanted)]
-            raise self.error(
-                constraint, f"{what} {shown[0]}", shown[1], Status.BAD_PARAM_SHAPE_MISMATCH
-            )
+            raise self.shape_error(constraint, f"{what} {shown[0]}", shown[1])
 
 
 class Transpose(View):
@@ -271,12 +269,11 @@ class Reshape(View):
     def verify(self) -> None:
         self.require_attribute_choices()
         if self.x.elements() != self.y.elements():  # reshape_c1
-            raise self.error(
+            raise self.shape_error(
                 "C1",
                 f"{text(self.x.shape)} has {self.x.elements()} elements, "
                 f"{text(self.y.shape)} has {self.y.elements()}",
                 "as many elements",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         for tensor in (self.x, self.y):
             if self._order(tensor) is None:  # reshape_c2
@@ -446,11 +443,10 @@ class Concatenate(Op):
                 if axis != self.axis
             )
             if not same:  # concatenate_c2
-                raise self.error(
+                raise self.shape_error(
                     "C2",
                     f"{tensor.label} has dims {text(tensor.shape)}",
                     f"{text(self.y.shape)} but for axis {self.axis}",
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
                 )
             if tensor.type != self.y.type and not self._may_convert():  # concatenate_c4
                 raise self.error(
@@ -460,12 +456,7 @@ class Concatenate(Op):
                     Status.NOT_SUPPORTED_DATA_TYPE,
                 )
         if self.y.shape != self._dims():  # concatenate_c3
-            raise self.error(
-                "C3",
-                f"Y has dims {text(self.y.shape)}",
-                text(self._dims()),
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
+            raise self.shape_error("C3", f"Y has dims {text(self.y.shape)}", text(self._dims()))
         if self.in_place_index is not None:  # concatenate_c5
             raise self.error(
                 "C5",
