@@ -43,7 +43,7 @@ class Environment:
 def pack(arg: Arg, env: Environment) -> bytes:
     """The bytes of one argument."""
     if arg.kind == "pointer":
-        return struct.pack("<Q", _address(env.addresses, arg.uid) + env.evaluate(arg.offset))
+        return struct.pack("<Q", address_of(env.addresses, arg.uid) + env.evaluate(arg.offset))
     if arg.kind == "workspace":
         return struct.pack("<Q", env.workspace + env.evaluate(arg.offset))
     if arg.kind == "peer":
@@ -51,7 +51,8 @@ def pack(arg: Arg, env: Environment) -> bytes:
             raise DnncError(
                 Status.BAD_PARAM, f"no buffers of rank {arg.rank}", "peers of all ranks"
             )
-        return struct.pack("<Q", _address(env.peers[arg.rank], arg.uid) + env.evaluate(arg.offset))
+        address = address_of(env.peers[arg.rank], arg.uid)
+        return struct.pack("<Q", address + env.evaluate(arg.offset))
     if arg.kind == "scalar":
         return pack_integer(env.evaluate(arg.value), arg.type)
     if arg.kind == "by_value":
@@ -76,7 +77,8 @@ def argument_bytes(arg: Arg) -> int:
     return TENSOR_MAP_BYTES if arg.kind == "tensor_map" else 8
 
 
-def _address(addresses: Mapping[int, int], uid: int) -> int:
+def address_of(addresses: Mapping[int, int], uid: int) -> int:
+    """The address of a buffer, which has to be there."""
     if uid not in addresses:
         raise DnncError(Status.BAD_PARAM, f"no buffer for uid {uid}", "a buffer for every tensor")
     return addresses[uid]
@@ -135,7 +137,7 @@ def pack_number(value: float | int, type_: str) -> bytes:
 
 
 def _pack_tensor_map(recipe: TensorMap, env: Environment) -> bytes:
-    base = env.workspace if recipe.uid < 0 else _address(env.addresses, recipe.uid)
+    base = env.workspace if recipe.uid < 0 else address_of(env.addresses, recipe.uid)
     dims = [env.evaluate(extent) for extent in recipe.dims]
     strides = [env.evaluate(stride) for stride in recipe.strides]
     return env.encode(recipe, base + env.evaluate(recipe.offset), dims, strides)

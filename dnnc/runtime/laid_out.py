@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..errors import DnncError, Status
-from ..plan.arguments import pack_number
+from ..plan.arguments import address_of, pack_number
 from .args import Block
 from .recent import Recent
 from .sized import Sized, SizedLaunch, SizedMap
@@ -48,14 +48,8 @@ class Bound:
                 raise DnncError(
                     Status.BAD_PARAM, f"no buffers of rank {rank}", "peers of all ranks"
                 )
-            return _of(self.peers[rank], uid)
-        return self.workspace if uid < 0 else _of(self.addresses, uid)
-
-
-def _of(addresses: Mapping[int, int], uid: int) -> int:
-    if uid not in addresses:
-        raise DnncError(Status.BAD_PARAM, f"no buffer for uid {uid}", "a buffer for every tensor")
-    return addresses[uid]
+            return address_of(self.peers[rank], uid)
+        return self.workspace if uid < 0 else address_of(self.addresses, uid)
 
 
 def lay_out(sized: Sized, bound: Bound, maps: Recent[bytes]) -> Steps:

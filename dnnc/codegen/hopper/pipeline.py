@@ -42,11 +42,6 @@ class Cursor:
             ops.select(wraps, self.phase ^ 1, self.phase),
         )
 
-    @property
-    def values(self) -> list[Any]:
-        """As what a loop carries."""
-        return [ops.value_of(self.stage), ops.value_of(self.phase)]
-
 
 @dataclass(frozen=True)
 class Pipeline:

@@ -308,19 +308,18 @@ def min_max(d: Decoder) -> Run:
 
 @decodes("abs")
 def absolute(d: Decoder) -> Run:
-    ftz = d.take("ftz")
-    of = d.take_type()
-    if of.kind == "f":
-        return floating.sign_operation(d, of, ftz)
-    d.finish()
-    return elementwise(d, np.abs, of)
+    return _of_sign(d, np.abs)
 
 
 @decodes("neg")
 def negate(d: Decoder) -> Run:
+    return _of_sign(d, np.negative)
+
+
+def _of_sign(d: Decoder, ufunc: np.ufunc) -> Run:
     ftz = d.take("ftz")
     of = d.take_type()
     if of.kind == "f":
         return floating.sign_operation(d, of, ftz)
     d.finish()
-    return elementwise(d, np.negative, of)
+    return elementwise(d, ufunc, of)
