@@ -26,11 +26,11 @@ from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
 from ...codegen.state import loop
-from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
-from ...expr import Expr, at_least, ceildiv, minimum, product
+from ...expr import Expr, at_least, ceildiv, product
 from .bwd_lists import BlockLists
-from .schedule import QueryTile
+from .schedule import QueryTile, even_section, in_section, mask_term
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
 _SHORT_SECTION_BYTES = 8 << 20
@@ -137,7 +137,8 @@ class GradientSchedule:
         """The place of the tile that comes as the number-th."""
         rises = self._rises(number)
         if self.tiling.is_longest_first or self.tiling.is_ordered:
-            head, column = self._in_section(number)
+            heads = self.heads * self.tiling.parts
+            head, column = in_section(self.kernel, number, self.section, heads, self.columns)
             number = head * self.kernel.size(self.columns) + column
         else:
             head, column = self._split(number, self.columns)
@@ -177,34 +178,19 @@ class GradientSchedule:
         quotient = self.kernel.divide(number, size)
         return quotient, self.kernel.remainder(number, size, quotient)
 
-    def _in_section(self, number: Any) -> tuple[Any, Any]:
-        """(head, column of tiles) where heads run fastest inside a section."""
-        section, heads = self.section, self.heads * self.tiling.parts
-        tiles = at_least(section * self.columns, 1)
-        which = self.kernel.divide(number, tiles)
-        inside = self.kernel.remainder(number, tiles, which)
-        first = which * self.kernel.size(section)
-        height = ops.minimum(self.kernel.size(heads) - first, self.kernel.size(section))
-        column = inside // height
-        return first + (inside - column * height), column
-
     @property
     def section(self) -> Expr:
         """Heads of a section, parts of one counted as heads: as many as L2 holds, and all sections
         about alike."""
         t, heads = self.tiling, self.heads * self.tiling.parts
         if t.joins_heads:
-            held = minimum(heads, Expr.of(_HEADS_IN_STEP))
-        else:
-            is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
-            held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
-            if t.is_ordered:
-                held_bytes = _ORDERED_SECTION_BYTES
-            of_query = _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
-            fit = Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1
-            held = minimum(heads, fit)
-        sections = ceildiv(heads, at_least(held, 1))
-        return ceildiv(heads, at_least(sections, 1))
+            return even_section(heads, Expr.of(_HEADS_IN_STEP))
+        is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
+        held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
+        if t.is_ordered:
+            held_bytes = _ORDERED_SECTION_BYTES
+        of_query = _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
+        return even_section(heads, Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1)
 
     def query_head(self, tile: KeyTile, own: Any) -> QueryTile:
         """A query head's place; own: its number among those of the tile."""
@@ -408,11 +394,8 @@ class GradientSchedule:
 
     def load_term(self, head: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
-        at: list[Coordinate] = []
-        for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):
-            is_fixed = extent.constant == 1 or place[0] != "loop"
-            at.append(Index.of(0) if is_fixed else head.batch[place[1]])
-        return ops.to_i32(self.walk().value(leaf, at, 1))
+        dims = self.parts.region.dims_of(leaf)
+        return mask_term(self.walk(), head, leaf, dims, access)
 
     def walk(self) -> Walk:
         """A walk over what tiles need to know of their entry of the batch."""

@@ -187,7 +187,7 @@ class Schedule:
         """The place of a tile by its number."""
         height = self.tiling.queries
         if self.tiling.is_longest_first:
-            head, place = self._in_section(number)
+            head, place = in_section(self.kernel, number, self.section, self.heads, self.rows)
             # Whole tiles at the end, where they take long: the first may begin before row 0.
             unit = self.tiling.row_unit
             end = self.kernel.size(ceildiv(self.count, unit) * unit)
@@ -239,26 +239,13 @@ class Schedule:
         """Whether all tiles are full."""
         return self.count.known_divisor() % self.tiling.queries == 0
 
-    def _in_section(self, number: Any) -> tuple[Any, Any]:
-        """(head, row of tiles) where heads run fastest inside a section."""
-        section = self.section
-        tiles = at_least(section * self.rows, 1)
-        which = self.kernel.divide(number, tiles)
-        inside = self.kernel.remainder(number, tiles, which)
-        first = which * self.kernel.size(section)
-        height = ops.minimum(self.kernel.size(self.heads) - first, self.kernel.size(section))
-        row = inside // height
-        return first + (inside - row * height), row
-
     @property
     def section(self) -> Expr:
         """Heads of a section: as many as L2 holds, and all sections about alike."""
         of_key = 2 * (self.tiling.depth + self.tiling.width)
         is_short = self.keys.bounds()[1] <= _SHORT_KEYS
         keys = Expr.of((_SHORT_SECTION_BYTES if is_short else _SECTION_BYTES) // of_key)
-        held = minimum(self.heads, (keys // at_least(self.keys, 1) + 1) * self.group)
-        sections = ceildiv(self.heads, at_least(held, 1))
-        return ceildiv(self.heads, at_least(sections, 1))
+        return even_section(self.heads, (keys // at_least(self.keys, 1) + 1) * self.group)
 
     # ---- keys
 
@@ -384,14 +371,42 @@ class Schedule:
         return KeyBlocks(start, end, full, full_end, is_empty)
 
     def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:
-        """A term of a mask, i32."""
-        at: list[Coordinate] = []
-        for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):
-            is_fixed = extent.constant == 1 or place[0] != "loop"
-            at.append(Index.of(0) if is_fixed else tile.batch[place[1]])
-        return ops.to_i32(self.walk().value(leaf, at, 1))
+        dims = self.parts.region.dims_of(leaf)
+        return mask_term(self.walk(), tile, leaf, dims, access)
 
     def walk(self) -> Walk:
         """A walk over what tiles need to know of their entry of the batch."""
         region = self.parts.region
         return Walk(self.kernel, region.leaves(self.kernel), region.symbols)
+
+
+# ---- what tiles of queries and tiles of keys share
+
+
+def even_section(heads: Expr, most: Expr) -> Expr:
+    """Heads of a section, at most so many, such that all sections are about alike."""
+    held = minimum(heads, most)
+    sections = ceildiv(heads, at_least(held, 1))
+    return ceildiv(heads, at_least(sections, 1))
+
+
+def in_section(
+    kernel: Kernel, number: Any, section: Expr, heads: Expr, tiles: Expr
+) -> tuple[Any, Any]:
+    """(head, tile of it) of a number where heads run fastest inside a section; tiles: of a head."""
+    of_section = at_least(section * tiles, 1)
+    which = kernel.divide(number, of_section)
+    inside = kernel.remainder(number, of_section, which)
+    first = which * kernel.size(section)
+    height = ops.minimum(kernel.size(heads) - first, kernel.size(section))
+    tile = inside // height
+    return first + (inside - tile * height), tile
+
+
+def mask_term(walk: Walk, tile: QueryTile, leaf: Any, dims: Sequence[Expr], access: Access) -> Any:
+    """A term of a mask, i32; dims: of the leaf."""
+    at: list[Coordinate] = []
+    for extent, place in zip(dims, access, strict=True):
+        is_fixed = extent.constant == 1 or place[0] != "loop"
+        at.append(Index.of(0) if is_fixed else tile.batch[place[1]])
+    return ops.to_i32(walk.value(leaf, at, 1))
