@@ -97,11 +97,9 @@ def attribute(
     return Field("", "attribute", doc, frontend, backend, optional, False, type, choices, default)
 
 
-def arithmetic_type(*, backend: str = "") -> Any:
+def arithmetic_type(doc: str = "the type of the arithmetic", *, backend: str = "") -> Any:
     """The attribute with the type in which an operation computes."""
-    return attribute(
-        "the type of the arithmetic", DType, f32, frontend="compute_data_type", backend=backend
-    )
+    return attribute(doc, DType, f32, frontend="compute_data_type", backend=backend)
 
 
 @dataclass_transform(

@@ -103,6 +103,7 @@ class Engine(ABC):
     what follows them reads their results: none reads the prior again.
     gathers_views: views ahead of an anchor are read element by element, so that the heuristics
     also look at storing them first.
+    numerical_notes: cuDNN's names of what holds of its results for every fusion and choice.
     behavior_notes: cuDNN's names of how plans behave that run it.
     image_layouts: cuDNN's names of the layouts of images that it loads and stores at full width.
     """
@@ -118,6 +119,7 @@ class Engine(ABC):
     updates_outputs: bool = False
     reduces_in_registers: bool = False
     gathers_views: bool = False
+    numerical_notes: tuple[str, ...] = ()
     # Kernels are made for the graph when a plan is built, and are launched as they are: a CUDA
     # graph may hold them as kernel nodes.
     behavior_notes: tuple[str, ...] = ("RUNTIME_COMPILATION", "SUPPORTS_CUDA_GRAPH_NATIVE_API")
@@ -149,7 +151,7 @@ class Engine(ABC):
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         """Numerical notes that apply (cuDNN's names)."""
-        return ()
+        return self.numerical_notes
 
     def register_pressure(self, knobs: Knobs) -> int:
         """Accumulators of a thread, or what else grows with the registers that knobs ask for.

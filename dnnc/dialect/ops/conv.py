@@ -13,7 +13,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, product
 from ...rounding import to_int32_wrapped
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, channels_last, text
 from ..window_contraction import (
     DGRAD,
@@ -47,9 +47,7 @@ class Convolution(Op):
         "CROSS_CORRELATION",
         choices=("CROSS_CORRELATION", "CONVOLUTION"),
     )
-    compute_type: DType = attribute(
-        "the type of the sums", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type("the type of the sums")
 
     # ---- its tensors by what they are forward
 

@@ -12,7 +12,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, operand, result
 from ..tensor import MAX_RANK, Tensor, packed_strides, strides_like, text, with_rank
 from .views import Reshape
 
@@ -46,9 +46,7 @@ class Matmul(Op):
     a: Tensor = operand("[..., M, K]", frontend="A", backend="ADESC")
     b: Tensor = operand("[..., K, N]", frontend="B", backend="BDESC")
     c: Tensor = result("[..., M, N]", backend="CDESC")
-    compute_type: DType = attribute(
-        "the type of the sums", DType, dtypes.f32, frontend="compute_data_type"
-    )
+    compute_type: DType = arithmetic_type("the type of the sums")
 
     def infer(self) -> None:
         if self.c.dims is None:

@@ -11,7 +11,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
-from ..op import Op, attribute, operand, result
+from ..op import Op, arithmetic_type, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
 
 MODES = ("NONE", "GATHER", "SCATTER", "COMBINE")
@@ -58,13 +58,7 @@ class MoeGroupedMatmul(Op):
     )
     top_k: int = attribute("experts of a token, of the mode SCATTER", int, 0, backend="TOP_K")
     top_k_scores: Tensor | None = operand("[1, T, k], of the mode COMBINE", optional=True)
-    compute_type: DType = attribute(
-        "the type of the sums",
-        DType,
-        dtypes.f32,
-        frontend="compute_data_type",
-        backend="MATH_PREC",
-    )
+    compute_type: DType = arithmetic_type("the type of the sums", backend="MATH_PREC")
 
     @property
     def experts(self) -> Expr:

@@ -96,6 +96,7 @@ class SdpaBwdSm80Engine(Engine):
     name: str = "sdpa_bwd_sm80"
     index: int = 24
     families: tuple[str, ...] = ("attention gradient",)
+    numerical_notes: tuple[str, ...] = ("TENSOR_CORE",)
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "the gradient of attention, as `sdpa_backward` or written in its five products; Q, K, V "
@@ -188,9 +189,6 @@ class SdpaBwdSm80Engine(Engine):
         launches = 1 if choice.is_one else has_scores + len(passes)
         total = launches * LAUNCH_SECONDS + seconds + moved / bandwidth
         return Prediction(total, bound)
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
         return _Choice.of(knobs).step

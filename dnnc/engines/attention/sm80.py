@@ -86,6 +86,7 @@ class SdpaSm80Engine(Engine):
     name: str = "sdpa_sm80"
     index: int = 16
     families: tuple[str, ...] = ("attention",)
+    numerical_notes: tuple[str, ...] = ("TENSOR_CORE",)
     has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "
@@ -196,9 +197,6 @@ class SdpaSm80Engine(Engine):
         # but of what masks by place hide, this engine alone computes nothing.
         hides = any(op.title == "pointwise:gen_index" for op in fusion.ops)
         return target.arch_specific and head_of(attention_of(fusion))[1] > _PIECE and not hides
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
         # Scores and weights, beside a result of one size, and what comes after.

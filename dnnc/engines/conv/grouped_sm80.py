@@ -53,6 +53,7 @@ class ConvGroupedSm80Engine(Engine):
     name: str = "conv_grouped_sm80"
     index: int = 18
     families: tuple[str, ...] = ("convolution",)
+    numerical_notes: tuple[str, ...] = ("TENSOR_CORE",)
     updates_outputs: bool = True
     # Threads take neighbouring channels: other layouts are loaded element by element.
     image_layouts: tuple[str, ...] = (NHWC,)
@@ -131,9 +132,6 @@ class ConvGroupedSm80Engine(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = _facts_of(fusion)
         return predicted(fusion, facts, facts.tiling(GroupedChoice.of(knobs)), target)
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
         choice = GroupedChoice.of(knobs)

@@ -89,6 +89,7 @@ class ConvStemSm90Engine(Engine):
     name: str = "conv_stem_sm90"
     index: int = 14
     families: tuple[str, ...] = ("convolution",)
+    numerical_notes: tuple[str, ...] = ("TENSOR_CORE",)
     only_target: str = "sm_90a"
     updates_outputs: bool = True
     support: tuple[str, ...] = (
@@ -194,9 +195,6 @@ class ConvStemSm90Engine(Engine):
         direct = sum(not _is_staged(tensor) for tensor in fusion.outputs)
         seconds += direct * work.m * work.n / (target.sm_count * _DIRECT_RATE)
         return replace(found, seconds=seconds + copies.seconds(target))
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ("TENSOR_CORE",)
 
     def register_pressure(self, knobs: Knobs) -> int:
         choice = _Choice.of(knobs)

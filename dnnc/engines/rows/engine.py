@@ -45,6 +45,7 @@ from ..views.reduced import (
     after_reasons,
     agreement_reasons,
     axis_order,
+    holds_bytes,
     output_reasons,
     read_again,
     reads_of_passes,
@@ -266,11 +267,8 @@ def _holds_bytes(output: Tensor, first: Reduction) -> bool:
     """Whether each byte of a boolean output has elements of one row, one after the other."""
     if output.elements().constant == 1:
         return True
-    if output.shape != first.x.shape or first.axes != (output.rank - 1,):
-        return False
-    strides = [s for n, s in zip(output.shape, output.layout, strict=True) if n.constant != 1]
-    is_last = output.layout[-1].constant == 1 and output.shape[-1].known_divisor() % 8 == 0
-    return is_last and all(s.known_divisor() % 8 == 0 for s in strides[:-1])
+    runs_along = output.shape[-1].constant != 1 and output.layout[-1].constant == 1
+    return runs_along and first.axes == (output.rank - 1,) and holds_bytes(output, first)
 
 
 def _count_reasons(first: Reduction) -> list[Reason]:

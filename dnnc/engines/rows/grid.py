@@ -49,6 +49,7 @@ from ..views.reduced import (
     accesses_of,
     after_reasons,
     agreement_reasons,
+    holds_bytes,
     inputs_read_again,
     is_squared_distance,
     means_of_distances,
@@ -118,7 +119,7 @@ class GridEngine(Engine):
         reasons = agreement_reasons(reductions)
         if not reasons:
             reasons += after_reasons(fusion, reductions)
-            reasons += output_reasons(fusion, reductions[0], _holds_bytes)
+            reasons += output_reasons(fusion, reductions[0], holds_bytes)
         first = reductions[0].x.shape
         if any(extent.bounds()[0] < 1 for extent in first):
             what = f"{text(first)}, which may be empty"
@@ -441,19 +442,6 @@ def _registers(fusion: Fusion, choice: _Choice, target: Target) -> int:
     kept = choice.in_registers * _register_words(fusion)
     kept += _REGISTERS_LEFT if kept else 0
     return round(40 + more + _width(fusion) * loaded + kept)
-
-
-def _holds_bytes(output: Tensor, first: Reduction) -> bool:
-    """Whether each byte of a boolean output is of one fragment."""
-    if output.elements().constant == 1:
-        return True
-    if output.shape != first.x.shape:
-        return False
-    order = [a for a in stride_order(output.shape, output.layout) if output.shape[a].constant != 1]
-    strides = [output.layout[axis] for axis in order[:-1]]
-    is_last = output.layout[order[-1]].constant == 1
-    is_last &= output.shape[order[-1]].known_divisor() % 8 == 0
-    return is_last and all(s.known_divisor() % 8 == 0 for s in strides)
 
 
 GRID = GridEngine()

@@ -137,6 +137,19 @@ def runs_along_row(fusion: Fusion, op: Reduction) -> bool:
     return not order or order[-1] in op.axes
 
 
+def holds_bytes(output: Tensor, first: Reduction) -> bool:
+    """Whether each byte of a boolean output is of one fragment."""
+    if output.elements().constant == 1:
+        return True
+    if output.shape != first.x.shape:
+        return False
+    order = [a for a in stride_order(output.shape, output.layout) if output.shape[a].constant != 1]
+    strides = [output.layout[axis] for axis in order[:-1]]
+    is_last = output.layout[order[-1]].constant == 1
+    is_last &= output.shape[order[-1]].known_divisor() % 8 == 0
+    return is_last and all(s.known_divisor() % 8 == 0 for s in strides)
+
+
 def accesses_of(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor, Access]]:
     """How memory is addressed: leaves before the reductions over all axes, outputs and leaves
     after them over the kept ones."""
