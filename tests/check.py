@@ -7,13 +7,16 @@ files too.  A test file is concerned if it imports a changed file, directly or t
 it names a changed file that is no Python.  The nearest come first: changed tests, then those that
 import a changed file themselves or stand in the folder that mirrors its folder, then others by the
 number of imports between.  Among equals the cheapest come first, by the seconds of their last run.
-Tests that do not fit are left out, and the last line names their files; on a machine that is busy
-with other work that is most of them.
+All cases of the near tests run; what rotates runs its part in those farther away.  Tests that do
+not fit are left out, one that is not done in time is ended, and the last line names their files; on
+a machine that is busy with other work that is most of them.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +34,7 @@ UNKNOWN = 0.1  # seconds of a test that was never run here
 UNKNOWN_MOST = 10.0  # which it may take: none begins later than that before the end
 UNKNOWN_FILE = 4.0
 FINISHING = 7.0  # seconds from the last test to the end of the processes
+NEAR = 1  # how far a test file is from a change whose tests do not rotate
 
 
 def changed_files(root, since=None):
@@ -109,15 +113,21 @@ def fitting(paths, totals, budget):
     return paths, []
 
 
+class OutOfTime(BaseException):
+    """Ends a test; none catches it."""
+
+
 class Lane:
     """The plugin of the processes that run tests, and of the one that leads them.
 
-    It puts tests into the order of their files, the cheapest of a file first, and leaves out those
-    that would end too late.  slowness: of this machine, beside what `known` was measured on.
+    It puts tests into the order of their files, the cheapest of a file first, leaves out those that
+    would end too late, and ends one that does.  near: files of which all cases are run.  slowness:
+    of this machine, beside what `known` was measured on.
     """
 
-    def __init__(self, paths, remaining, end, known, slowness):
+    def __init__(self, paths, near, remaining, end, known, slowness):
         self.place = {path: at for at, path in enumerate(paths)}
+        self.near = frozenset(near)
         self.remaining, self.end, self.known, self.slowness = remaining, end, known, slowness
         self.left = []
         self.taken, self.expected = 0.0, 1.0  # seconds of the tests that began
@@ -139,6 +149,33 @@ class Lane:
         self.left.append(item.nodeid)
         item.session._setupstate.teardown_exact(nextitem)
         return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item):
+        with self.until_the_end(item):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        with self.until_the_end(item):
+            return (yield)
+
+    @contextlib.contextmanager
+    def until_the_end(self, item):
+        """Skips the test, as one that was left out, if it is not done at the end."""
+
+        def ring(number, frame):
+            raise OutOfTime
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, max(self.end - time.time(), 0.01))
+        try:
+            yield
+        except OutOfTime:
+            self.left.append(item.nodeid)
+            pytest.skip("the time of make check is over")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def pytest_runtest_logreport(self, report):
         self.taken += report.duration
@@ -202,8 +239,9 @@ def main(arguments=None, root=ROOT):
     paths, remaining = fitting(paths, totals, cores * options.seconds / slowness)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
-        end = options.began + options.seconds - FINISHING
-        lane = {"paths": paths, "remaining": remaining, "end": end, "known": known}
+        end = options.began + options.seconds - FINISHING * min(max(slowness / 2, 1), 2)
+        near = [path for path in paths if distances[path] <= NEAR]
+        lane = {"paths": paths, "near": near, "remaining": remaining, "end": end, "known": known}
         plan.write_text(json.dumps({**lane, "slowness": slowness}))
         os.environ["DNNC_CHECK"] = str(plan)
         # One test at a time to whoever is free, so that the order holds.

@@ -57,10 +57,13 @@ def pytest_collection(session):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the other parts of rotating tests; a test that is named is run."""
+    """Leaves out the other parts of rotating tests; a test that is named is run, and so is one that
+    is near to what `make check` is asked about."""
     if any("::" in argument for argument in config.args):
         return
-    kept, left = rotation.kept_and_left(items)
+    lane = config.pluginmanager.get_plugin("lane")
+    near = frozenset() if lane is None else lane.near
+    kept, left = rotation.kept_and_left(items, near=near)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

@@ -128,6 +128,7 @@ def test_a_third_of_a_files_tests_comes_in_turn():
         ["a.py::x"], ["a.py::y[0]", "a.py::y[1]"], ["a.py::z"]
     ]  # fmt: skip
     assert all(device <= run for run in runs)
+    assert rotation.kept_and_left(items, 0, near={"a.py"}) == (items, [])
 
 
 def test_other_commits_draw_others():

@@ -3,10 +3,14 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from tests import check
 from tests.support import imports
@@ -151,6 +155,7 @@ def test_tests_that_do_not_fit_are_left_out_and_named(tmp_path):
     (tmp_path / "test_a.py").write_text("def test_last():\n    pass\n")
     plan = {
         "paths": ["test_b.py", "test_a.py"],
+        "near": [],
         "remaining": ["tests/test_c.py"],
         "end": time.time() + 100,
         "known": {"test_b.py::test_long": 120.0},
@@ -169,3 +174,16 @@ def test_tests_that_do_not_fit_are_left_out_and_named(tmp_path):
     assert passed == ["test_b.py::test_first", "test_a.py::test_last"]
     line = "check: left out 1 tests of test_b.py and all of test_c.py; `make test` runs them"
     assert line in done.stdout
+
+
+def test_a_test_that_is_not_done_in_time_is_ended_and_named(tmp_path):
+    lane = check.Lane(["test_a.py"], [], [], time.time() + 0.05, {}, 1.0)
+    item = SimpleNamespace(nodeid="test_a.py::test_endless")
+    began = time.time()
+    with pytest.raises(pytest.skip.Exception), lane.until_the_end(item):
+        time.sleep(100)
+    assert time.time() - began < 50
+    assert lane.left == [item.nodeid]
+    with lane.until_the_end(SimpleNamespace(nodeid="")):  # nothing rings later
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -49,17 +49,21 @@ def mixed(names):
     return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
-def kept_and_left(items, number=NUMBER):
-    """The tests to run, and those of other parts; items: pytest's, in their order."""
+def kept_and_left(items, number=NUMBER, near=frozenset()):
+    """The tests to run, and those of other parts; items: pytest's, in their order.
+
+    near: files whose tests all run.
+    """
     sweeps, files = defaultdict(list), defaultdict(dict)
     for item in items:
-        if item.nodeid.startswith("tests/gpu/"):  # where nothing rotates
-            continue
         test = item.nodeid.split("[")[0]
+        path = test.split("::")[0]
+        if path in near or path.startswith("tests/gpu/"):  # where nothing rotates
+            continue
         if item.get_closest_marker("rotating"):
             sweeps[test].append(item.nodeid)
         elif item.get_closest_marker("in_turn"):
-            files[test.split("::")[0]].setdefault(test, []).append(item.nodeid)
+            files[path].setdefault(test, []).append(item.nodeid)
     left = {
         case
         for cases in sweeps.values()
