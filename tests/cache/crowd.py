@@ -1,4 +1,6 @@
-"""Processes that use one cache at once, of which one is killed: `python -m tests.cache.crowd`.
+"""Processes that use one cache at once, of which one is killed.
+
+    python -m tests.cache.crowd FOLDER FIRST_ROUND ROUNDS SEED
 
 Each process asks for the same plans in an order of its own; a plan that is not there is "made"
 from its number, which takes a while.  Between them it keeps large entries that nobody else asks
@@ -99,13 +101,13 @@ def strange_files(settings):
             and path not in whole] + sorted(altered)  # fmt: skip
 
 
-def main(folder, rounds, seed):
+def main(folder, first, rounds, seed):
     draw = random.Random(seed)
     was_killed = 0
     graphs = {number: graph(number) for number in range(PLANS)}
     for number in graphs:
         file(number)  # once, and not in every child
-    for turn in range(rounds):
+    for turn in range(first, first + rounds):
         # By turns all is kept, or entries are dropped while others use them.
         settings = place.Settings(f"{folder}/{turn}", (1 << 30, 1 << 24)[turn % 2])
         statuses, victim = run(settings, graphs, draw)
@@ -120,4 +122,4 @@ def main(folder, rounds, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

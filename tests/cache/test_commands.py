@@ -9,7 +9,7 @@ import pytest
 
 from dnnc import worker
 from dnnc.cache import place
-from tests.cli.commands import FFN, ROOT, dnnc, error_of
+from tests.cli.commands import ROOT, dnnc, error_of
 
 SUM = """\
 import dnnc
@@ -69,11 +69,13 @@ def test_a_file_that_was_compiled_needs_no_mlir(cache, files, suffix):
         began = time.perf_counter()
         loaded = modules_of(*arguments)
         times.append(time.perf_counter() - began)
+        if times[-1] < 1.0:  # the bar is 0.4 s, on a machine that does nothing else
+            break
     assert (files / "again.dnnplan").read_bytes() == made
     strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "numpy")
     assert "dnnc.cli.compile" in loaded
     assert not [name for name in loaded if name.startswith(strange)]
-    assert min(times) < 2.0  # the bar is 0.4 s, on a machine that does nothing else
+    assert min(times) < 2.0
 
 
 def test_every_door_gives_the_same_plan(cache, files, monkeypatch):
@@ -192,15 +194,14 @@ def test_help_names_what_there_is():
     assert all(word in text for word in ("info", "verify", "clear"))
 
 
-def test_a_plan_from_python_starts_no_worker(cache, files, tmp_path):
+def test_a_plan_from_python_starts_no_worker(cache, files):
     """The command line does not load the compiler ahead where the plan may be there."""
-    (files / "ffn.py").write_text(FFN)
     code = "from dnnc import worker\nfrom dnnc.cli.app import app\ntry:\n    app()\nfinally:\n" + (
         "    print(worker._worker._process is not None)\n"
     )
     said = []
     for _ in range(2):
-        command = [sys.executable, "-c", code, "compile", "ffn.py", "-t", "sm_80"]
+        command = [sys.executable, "-c", code, "compile", "sum.py", "-t", "sm_80"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         said.append(done.stdout.splitlines()[-1])
     assert said == ["True", "False"]

@@ -305,6 +305,7 @@ def test_convolutions_whose_pixels_come_with_a_halo(statistics, computed, rows, 
     assert_waited_for(compiled("conv_sm90", build(), knobs))
 
 
+@pytest.mark.in_turn
 def test_a_convolution_by_turns():
     g = test_conv_turns_sm90.new_graph()
     y = convolved(g, [2, 72, 9, 9], [72, 72, 1, 1], **around(0)).set_output()
@@ -338,6 +339,7 @@ MATMULS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", MATMULS)
 def test_matmuls(name):

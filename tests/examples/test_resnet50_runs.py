@@ -163,7 +163,7 @@ def test_plans_for_any_batch(interpreted):
     from examples.resnet50.graphs import ANY_BATCH
 
     no_blocks = replace(SMALL, blocks=(), width=64)
-    made = building.compile_all(no_blocks, [ANY_BATCH], "sm_90a,sm_80", 1, lambda name: None)
+    made = building.compile_all(no_blocks, [ANY_BATCH], "sm_80", 1, lambda name: None)
     assert all(compiled.plan.name.endswith("@N") for compiled in made)
     assert any(len(compiled.plan.programs[0].variants) > 1 for compiled in made)
     assert all(0 < compiled.predicted < 1e-3 for compiled in made)

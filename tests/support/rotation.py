@@ -2,9 +2,10 @@
 
 Tests marked `rotating` (random seeds, sweeps) run in parts: a fifth of each at a commit, and
 at least one case.  Of a file's tests marked `in_turn` (one engine's results with one option each) a
-third runs, and at least one.  The commit's hash says which, so that one commit always runs the
-same.  The number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
-DNNC_TEST_ROTATION=all runs all, as naming a test (FILE::TEST) does.
+third runs, and at least one; a test with both marks runs a part of its cases when it is in turn.
+The commit's hash says which, so that one commit always runs the same.  The number is shown at the
+start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and DNNC_TEST_ROTATION=all runs all,
+as naming a test (FILE::TEST) does.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 PARTS, TURNS = 5, 3
+_CYCLE = 60  # commits after which parts of any number come again: a test may rotate and be in turn
 VARIABLE = "DNNC_TEST_ROTATION"
 
 
@@ -62,15 +64,16 @@ def kept_and_left(items, number=NUMBER, near=frozenset()):
             continue
         if item.get_closest_marker("rotating"):
             sweeps[test].append(item.nodeid)
-        elif item.get_closest_marker("in_turn"):
+        if item.get_closest_marker("in_turn"):
             files[path].setdefault(test, []).append(item.nodeid)
     left = {
         case
         for cases in sweeps.values()
         for case in set(cases).difference(chosen(mixed(cases), number))
     }
+    turn = None if number is None else number // _CYCLE
     for tests in files.values():
-        waiting = set(tests).difference(chosen(mixed(tests), number, TURNS))
+        waiting = set(tests).difference(chosen(mixed(tests), turn, TURNS))
         left.update(case for test in waiting for case in tests[test])
     kept = [item for item in items if item.nodeid not in left]
     return kept, [item for item in items if item.nodeid in left]

@@ -38,6 +38,7 @@ def stored(graph, inputs):
     return {t.uid: np.asarray(inputs[t.uid]).astype(t.type.numpy) for t in graph.graph.inputs}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("name", "io", "target", "dims"),

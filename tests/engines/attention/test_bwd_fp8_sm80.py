@@ -18,6 +18,7 @@ def run_sm80(build, most=4, **more):
     return run(build, "sdpa_bwd_sm80", "sm_90", most, **more)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", FP8_CASES)
 def test_examples(name):
@@ -33,6 +34,7 @@ WHOLE = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", WHOLE)
 def test_several_tiles_and_types(name):
     run_sm80(WHOLE[name])

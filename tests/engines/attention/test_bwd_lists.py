@@ -38,6 +38,7 @@ def documents(dims, kv_heads, numbered_heads, **options):
     return g, t
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("kv_heads", "numbered_heads", "options"),
@@ -64,6 +65,7 @@ def test_documents(kv_heads, numbered_heads, options):
     assert not found[t["dq"].uid][:, :, 128:192].any()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("options", [{}, {**CAUSAL, **REPEATED}], ids=["full", "ordered"])
 def test_block_masks(options):
     mask = np.array([[[[0b0011], [0b0110], [0b0000]], [[0b1000], [0b0001], [0b0101]]]], np.uint8)

@@ -206,6 +206,7 @@ def test_refusals(clause):
     assert any(r.clause == clause and supported in r.supported for r in reasons), reasons
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(5))
 def test_random_cases(seed):

@@ -34,6 +34,7 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
     }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ LONG = [
 ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.registers
@@ -79,6 +81,7 @@ def test_options_of_long_heads(queries):
     run(everything, dtypes.bf16, options=options, rows=37, columns=71, **dims)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("arguments", "parts"), [(CAUSAL, 1), (CAUSAL, 2), (FULL, 1)], ids=["together", "parts", "full"]
@@ -343,6 +346,7 @@ def test_large_logits():
     run({"attn_scale": 1.0}, dtypes.bf16, known=known, smallest=10.0, **sizes)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(6))
 def test_random_cases(seed):

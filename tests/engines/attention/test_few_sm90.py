@@ -34,6 +34,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -50,6 +51,7 @@ def test_masks_that_differ_in_a_tile(lengths):
     run(pattern, SHARED, inputs=inputs_of(pattern, lengths=lengths))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 def test_pages():
     g, blocks = graphs.paged(batch=2, queries=3, heads=4, block=16)

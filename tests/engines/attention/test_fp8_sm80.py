@@ -127,6 +127,7 @@ def test_no_number_is_the_largest():
     assert np.isnan(found[g.graph.tensor("amax_o").uid]).all()
 
 
+@pytest.mark.in_turn
 def test_sums_that_grow():
     """Parts whose largest scores are far apart."""
     g = attention(queries=2, keys=260, largest=False)

@@ -60,6 +60,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
@@ -86,6 +87,7 @@ MASKS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", MASKS)
@@ -94,6 +96,7 @@ def test_masks(name):
     run(attention(arguments=arguments, **shape))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("rows", [(64, 10), (0, 33)])
 def test_lengths(rows):
@@ -135,6 +138,7 @@ def test_caches_in_pages():
     run(g, inputs=inputs_of(g, kk=order, vv=order[::-1], sq=(20, 7), skv=(99, 33)))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "knobs"), [(64, {}), (160, {"TILE_M": 64})])
 def test_packed_sequences(depth, knobs):
@@ -142,6 +146,7 @@ def test_packed_sequences(depth, knobs):
     run(g, knobs, inputs_of(g, **values))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("factor", [-0.75, 0.0, 1e-30, float("nan")])
 def test_descales_of_any_sign(factor):
@@ -193,6 +198,7 @@ def test_sums_that_grow():
 # ---- written one by one
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_steps_one_by_one(share):
@@ -333,6 +339,7 @@ def test_few_keys_a_step_are_refused():
     assert min(k["TILE_N"] for k in SDPA_FWD_SM90.candidates(fusion, target)) == 64
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("compute", "depth"), [("FLOAT", 64), ("FLOAT", 128), (FAST, 64), (FAST, 128), (FAST, 256)]

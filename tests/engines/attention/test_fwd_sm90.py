@@ -67,6 +67,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
@@ -90,6 +91,7 @@ SCORES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SCORES)
@@ -98,12 +100,14 @@ def test_scores(name):
     run(Pattern(scores=scores, **shape))
 
 
+@pytest.mark.in_turn
 def test_blocks_go_by_where_there_is_one_stage():
     """The first warpgroup of a tile needs fewer blocks of keys than the second."""
     pattern = Pattern(batch=(1,), queries=130, keys=130, depth=8, scores=graphs.causal)
     run(pattern, {"STAGES": 1})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
 def test_lengths(lengths):
@@ -125,6 +129,7 @@ def far_scaled(p, s):
     return p.integer("cmp_le", p.column(s), p.integer("mul", p.row(s), 25264513))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("mask", [far_up_to, far_moved, far_scaled])
 @pytest.mark.parametrize("engine", ["sdpa_fwd_sm90", "sdpa_sm80"])
@@ -150,6 +155,7 @@ def test_documents():
     run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("config", [0, 3])
 @pytest.mark.parametrize("low", [-1e9, -1e10, -1e12, np.finfo(np.float32).min])
@@ -200,6 +206,7 @@ def test_a_large_cap():
     run(Pattern(queries=70, keys=80, scores=capped, dtype="HALF"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cap", [0.25, 1.0, 4.0])
@@ -230,6 +237,7 @@ def capped_and_biased(p, s):
     return p.g.add(capped, p.g.tensor(list(p.dims), name="bias", data_type="FLOAT"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_scores_of_a_cap_that_are_no_numbers(number):
@@ -242,6 +250,7 @@ def test_scores_of_a_cap_that_are_no_numbers(number):
     run(pattern, inputs=inputs_of(pattern, bias=bias))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
 def test_a_large_number_in_place_of_scores(scores):
@@ -261,6 +270,7 @@ def test_biases_of_minus_infinity():
     run(pattern, inputs=given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
 def test_large_logits(magnitude):
@@ -294,6 +304,7 @@ def test_rows_with_nothing_hide_no_growth_of_others():
     run(pattern, {"KERNEL_CFG": 1}, inputs=given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_where_weights_are_divided(share):
@@ -305,6 +316,7 @@ def test_a_result_is_divided_where_no_statistic_is_an_output():
     run(Pattern(queries=40, keys=70, share="after", statistics="none"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("config", [0, 1])
 def test_maxima_and_sums(config):
@@ -382,6 +394,7 @@ PAGES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
@@ -430,6 +443,7 @@ SEQUENCES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SEQUENCES)
@@ -448,6 +462,7 @@ def test_packed_sequences(name):
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.05)])
 @pytest.mark.parametrize(("queries", "config"), [(64, 2), (192, 0)])
@@ -461,6 +476,7 @@ def test_rows_past_packed_queries_that_no_mask_hides(queries, config, dtype, all
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(40, 5), (40,)])
 @pytest.mark.parametrize("cumulative", [False, True])
@@ -499,6 +515,7 @@ def test_refusals(clause):
     assert clause in [reason.clause for reason in reasons]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("depth", [64, 128, 256])
 @pytest.mark.parametrize("scores", [None, graphs.causal])

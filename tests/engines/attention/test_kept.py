@@ -61,6 +61,7 @@ GUIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", GUIDE)
@@ -89,6 +90,7 @@ def test_rows_past_the_length():
     assert not found[s][0, :, :30, 50:].any()
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("keys", "stages"), [(16, 2), (16, 4), (64, 3)])
 def test_steps_of_both_passes(keys, stages):
@@ -153,6 +155,7 @@ TILED = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", TILED)
@@ -214,6 +217,7 @@ KEPT = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", KEPT)
@@ -294,6 +298,7 @@ DUMPS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", DUMPS)

@@ -57,6 +57,7 @@ NO_KEYS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @both_engines
@@ -112,6 +113,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @both_engines
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -165,6 +165,7 @@ def test_numbers_that_are_a_slice():
     run(Pattern(**SHAPE, scores=sliced), own=numbers, other=SORTED)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("scores", [multiplied, wrapping_places])
 def test_sums_that_wrap_around_leave_out_nothing_that_is_seen(scores):
@@ -197,6 +198,7 @@ MASKS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", MASKS)
 def test_comparisons(name):
@@ -204,6 +206,7 @@ def test_comparisons(name):
     run(Pattern(**SHAPE, scores=scores), own=own, **({} if other is None else {"other": other}))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", ["cmp_eq", "cmp_le"])
 def test_numbers_that_f32_rounds(name):
@@ -241,6 +244,7 @@ def test_numbers_of_each_entry_of_the_batch_and_sizes_of_symbols():
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_few_keys_need_no_ranges():
     pattern = Pattern(queries=80, keys=80, scores=documents)
     plan = check(

@@ -203,6 +203,7 @@ def test_lengths_of_each_head():
 # ---- registers
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("shape", "threads"),

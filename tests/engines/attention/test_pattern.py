@@ -28,6 +28,7 @@ from tests.support.checked import check
 SIZES = {"M": 5, "B": 2}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in CASES if name not in FEW])
 def test_options(name):
@@ -68,6 +69,7 @@ def test_a_score_mod():
     check(finish(g, *made), target="sm_90a", slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.i8, dtypes.f8e4m3], ids=str)
 def test_a_paged_cache(io):

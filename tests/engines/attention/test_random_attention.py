@@ -54,6 +54,7 @@ def test_large_scores_on_any_architecture(seed):
     run("sdpa_sm80", seed, LARGE_KEYS, 2, is_large=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", HOPPER_LARGE)
@@ -68,6 +69,7 @@ def test_selections_that_leave_weights_below_the_range_of_fp8(seed):
     run("sdpa_sm80", seed, 260, 4, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", [5397, 5710])
@@ -78,6 +80,7 @@ def test_fp8_under_masks_of_blocks(seed):
     run("sdpa_fwd_sm90", seed, 110, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", [821, 1993])
 def test_rows_without_keys_whose_maximum_is_unguarded(seed):

@@ -94,6 +94,7 @@ SCORES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SCORES)
@@ -128,6 +129,7 @@ PACKED = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PACKED)
@@ -155,6 +157,7 @@ def test_masks_that_differ_in_a_tile():
 # ---- keys that blocks share
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("parts", [2, 8, 64])
@@ -331,6 +334,7 @@ PAGES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PAGES)
@@ -361,6 +365,7 @@ SEQUENCES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SEQUENCES)
@@ -471,6 +476,7 @@ LARGE = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", LARGE)
 def test_best_choices_spill_nothing(name):

@@ -133,6 +133,7 @@ FILTER_GRADIENTS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", FILTER_GRADIENTS)
 def test_filter_gradients_fit_their_registers(name, monkeypatch):
@@ -255,6 +256,7 @@ def test_halos_fit_their_registers(
     assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("rows", [128, 256])
 def test_first_layers_fit_their_registers(rows, monkeypatch):
     build = convolution(
@@ -274,6 +276,7 @@ FEW = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", FEW)
 def test_layers_of_few_channels_fit_their_registers(name, monkeypatch):

@@ -122,6 +122,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", [some(n, *SHAPES) if n != LONG else some(n) for n in SHAPES])
 def test_shapes(name):

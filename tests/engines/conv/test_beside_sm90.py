@@ -49,6 +49,7 @@ def test_groups(channels, results, groups):
     assert columns_of(plan) == results
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("tile_m", [64, 256])
 def test_tiles(tile_m):
     g = new_graph(dtypes.bf16)

@@ -37,6 +37,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -53,6 +54,7 @@ def test_every_engine_reads_the_filter_transposed(name):
     check(g, engine=engine, **target)
 
 
+@pytest.mark.in_turn
 def test_phases_of_groups_meet_their_own_pixels_alone():
     """A lane's pixel that another phase meets is a zero: zeros of the filter would not undo an
     infinity.  The sizes are those of a run."""
@@ -67,6 +69,7 @@ def test_phases_of_groups_meet_their_own_pixels_alone():
     check(g, sizes, inputs=inputs, engine="conv_grouped_sm80")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_mask_and_sums_of_a_batch_norm_join_the_gradient(target):
@@ -83,6 +86,7 @@ def test_a_mask_and_sums_of_a_batch_norm_join_the_gradient(target):
     assert {"pointwise:relu_bwd", "reduction:add"} <= set(fused.ops)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["conv_sm90", "conv_sm80"])
 def test_work_on_dy_comes_before_it(engine):

@@ -42,6 +42,7 @@ def test_types(io, compute, made):
     run(g, slack=4.0, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("x", [[2, 3, 6, 7], [2, 14, 3, 3]], ids=str)
 def test_channels_of_any_number(x):
@@ -93,6 +94,7 @@ def test_what_has_no_such_tile(x, w, stride, depth, what):
         run(g, knobs={"TILE_M": 128, "TILE_N": 32, "TILEK": depth, "STAGES": 3})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("what", ["first", "filter first", "filter computed"])
 def test_layouts_and_work_on_the_filter(what):

@@ -37,6 +37,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
@@ -76,6 +77,7 @@ def test_types_whose_filter_is_copied(io, compute, made):
     run(g, slack=4.0, allowance=2e-3 if io == "f32" else 0.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("stride", [1, 2])
 def test_filters_that_are_no_multiple_of_16_bytes_get_gaps(stride):
     """dY is copied to pixels that begin at whole 16 bytes; the filter lies so."""
@@ -85,6 +87,7 @@ def test_filters_that_are_no_multiple_of_16_bytes_get_gaps(stride):
     assert len(plan.programs[0].kernels) == 2
 
 
+@pytest.mark.in_turn
 def test_groups_of_bytes():
     g = new_graph(dtypes.i8, compute_data_type="i32")
     dgrad(g, [1, 16, 4, 4], [96, 8, 3, 3], around(1)).set_output().set_data_type("i32")
@@ -239,6 +242,7 @@ def test_dgrad_with_a_stride_and_a_batch_norm_is_one_fusion():
     assert [choice.engine.name for choice in config.choices] == ["conv_sm90"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (32, 2)])
 def test_tiles_of_few_channels_have_their_filter_turned_by_a_copy(channels, stride):
     g = new_graph()
@@ -249,6 +253,7 @@ def test_tiles_of_few_channels_have_their_filter_turned_by_a_copy(channels, stri
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_taps_of_other_phases_do_not_meet_infinities():
     """Zeros of pixels that meet no tap are no products; those of the padding are."""
     g = new_graph()
@@ -260,6 +265,7 @@ def test_taps_of_other_phases_do_not_meet_infinities():
         run(g, inputs=inputs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
@@ -282,6 +288,7 @@ def test_phases_do_not_split_k():
         run(g, knobs={**SMALL, "SPLIT_K_SLC": 2})
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size_with_a_stride():
     g = new_graph()
     dx = dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1, 2))
@@ -303,6 +310,7 @@ def test_results_that_are_stored_one_by_one(made):
     run(g, knobs=SWAPPED, slack=3.0, allowance=1e-5)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("type_", [dtypes.f16, dtypes.i8], ids=str)
 def test_work_on_dy_before_a_gradient_with_strides_is_a_kernel_ahead(type_):
     """It is computed in f32, and stored in W's type."""

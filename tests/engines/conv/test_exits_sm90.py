@@ -246,6 +246,7 @@ def test_amax_for_fp8_scaling_beside_the_scaled_output():
     run_one(g, allowance=2.0**-11)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("columns", [37, 8])
 def test_channels_that_have_no_pairs_or_few(columns):
     g = new_graph()
@@ -279,6 +280,7 @@ def test_schedules(more):
     run(g, knobs={**SMALL, **more})
 
 
+@pytest.mark.in_turn
 def test_many_partials_are_combined_in_three_launches():
     """136 of each channel, in two runs; there may be more than one kernel combines."""
     g = new_graph()

@@ -126,6 +126,7 @@ def test_volumes_with_residuals_exits_and_what_varies_along_depth(monkeypatch):
     run(g, slack=4.0, knobs=with_halo(g, 2), allowance=1e-4)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_plan_serves_every_number_and_depth_of_volumes(n):
@@ -154,6 +155,7 @@ def test_groups_end_inside_a_tile(channels):
     run(g, knobs=with_halo(g, 2))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("io", "stages"), [("f16", 9), ("bf16", 2)])
@@ -169,6 +171,7 @@ def test_filters_that_stay_and_residuals(io, stages, monkeypatch):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("stages", [9, 4])
 def test_strides_with_a_residual_and_more_tiles_than_blocks(stages, monkeypatch):

@@ -102,6 +102,7 @@ def test_gaps_and_a_filter_with_its_results_contiguous():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",

@@ -78,6 +78,7 @@ def test_outputs_that_are_no_multiple_of_16_bytes(outputs):
     run(g, knobs={**SMALL, "TILE_N": 32}, slack=3.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_tiles_of_output_channels(monkeypatch):
     """Four of them, and blocks that work through several tiles, each of the same channels."""
@@ -103,6 +104,7 @@ def test_a_filter_with_channels_first():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])

@@ -35,6 +35,7 @@ def test_dims_and_groups(name):
     run(g, knobs=SWAPPED)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("pixels", "channels"),

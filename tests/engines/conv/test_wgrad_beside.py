@@ -50,6 +50,7 @@ def run(g, knobs=None, **options):
     return check(g, engine="conv_wgrad_sm90", knobs=knobs, target=TARGET, slack=4.0, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", SUMMED)
@@ -117,6 +118,7 @@ def computed(g, x):
     return g.relu(g.add(g.mul(image(g, x), scale), bias))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", [TARGET, "sm_80"])
 @pytest.mark.parametrize("is_image", [True, False], ids=["X", "dY"])

@@ -41,6 +41,7 @@ def run(g, sizes=None, knobs=None):
     return check(g, sizes, engine="conv_wgrad_sm80", knobs=knobs, slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
@@ -52,6 +53,7 @@ def test_shapes(name):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)])
 def test_f32_in_products_of_tf32(name, products):
@@ -103,6 +105,7 @@ def test_launches_overlap_where_devices_can():
         assert ("griddepcontrol" in ptx_of(plan)) == overlaps
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_a_gradient_is_added_to_one_of_any_size(parts):

@@ -81,6 +81,7 @@ HALOS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", HALOS)
 def test_pixels_with_their_halo(name):
@@ -95,6 +96,7 @@ def test_pixels_with_their_halo(name):
         run(g, knobs=knobs, inputs=inputs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
@@ -116,6 +118,7 @@ def test_where_libraries_were_wrong():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_one_plan_serves_every_size(parts):
@@ -196,6 +199,7 @@ MADE = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", MADE)

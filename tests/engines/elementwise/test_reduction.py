@@ -64,6 +64,7 @@ def test_integers(mode):
     check(g, engine="reduction")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("count", "dtype"), [(14, dtypes.f32), (32, dtypes.f64)])
 def test_sums_of_columns_that_fill_shared_memory(count, dtype):
     """Fragments get narrower, then threads have columns to themselves."""
@@ -150,6 +151,7 @@ def test_results_repeat_bit_for_bit_under_any_schedule():
     assert len(results) == 1
 
 
+@pytest.mark.in_turn
 def test_long_sums_of_squares_are_as_exact_as_f32():
     """Sums of a thousand terms of a thread: one by one, ties that round down would add up."""
     g = new_graph(dtypes.bf16)

@@ -137,6 +137,7 @@ def test_elements_that_the_compute_type_can_not_tell_apart_are_equal():
     assert reference(g.graph, inputs)[g.graph.outputs[1].uid][0] == 0
 
 
+@pytest.mark.in_turn
 def test_more_places_than_int32_holds():
     g = graph_of([WIDE, 1 << 16], [0, 1], index=dtypes.i64)
     graph = g.graph.finalize()
@@ -180,6 +181,7 @@ def test_work_before_and_after():
 # ---- other engines
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("dims", "axes", "sizes"),

@@ -82,6 +82,7 @@ def numbers(dims, strides=None, engine="pointwise", **knobs):
     return machine.current().run(plan, {})[y.uid]
 
 
+@pytest.mark.in_turn
 def test_numbers_depend_on_nothing_but_their_place():
     wanted = numbers([6, 44]).view(np.uint32)
     for strides in ([1, 6], [50, 1], [1, 7]):
@@ -113,6 +114,7 @@ def test_dropout_is_one_kernel_and_neighbours_share_their_words():
     assert plan.blobs[1].decode().count("mul.wide.u32") <= 2 * 10 * 2 + 4
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("engine", ["matmul_sm90", "matmul_sm80", "fallback"])

@@ -138,6 +138,7 @@ def test_symbols_of_whole_vectors():
     check(g, {"R": 8, "C": 128}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_more_than_two_to_the_31_elements_use_64_bit_offsets():
     rows = dnnc.Dim("R", max=1 << 22)
     g = new_graph()
@@ -241,6 +242,7 @@ def test_rows_of_vectors_are_read_and_written_16_bytes_at_a_time():
         assert {width for _, width in found} == {"v4.b32"}, found
 
 
+@pytest.mark.in_turn
 def test_rows_with_gaps_are_stored_on_their_own():
     """A residual or an output whose vectors do not follow each other, or an odd number of them."""
     for own, strides_of_y in (([304, 4], [5, 1]), ([304, 4], [8, 1]), ([303, 4], [4, 1])):
@@ -251,6 +253,7 @@ def test_rows_with_gaps_are_stored_on_their_own():
         check_transpose(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("batches", "threads"), [(3, 32), (131, 64), (703, 128)])
 def test_small_tiles_share_a_block(batches, threads, monkeypatch):
@@ -466,6 +469,7 @@ def test_every_tile(tile, io):
         check_transpose(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("types", [("i8", "f64"), ("f64", "i8"), ("i8", "bf16")], ids=str)
 def test_every_number_of_accesses_of_mixed_types(types):

@@ -49,6 +49,7 @@ def test_weights_of_8_bits(dtype, operand):
     assert " {%r" in plan.blobs[1].decode().split("wgmma.mma_async")[1]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("n", "k"), [(70, 64), (150, 208), (300, 16)])
 def test_edges(n, k):
@@ -91,6 +92,7 @@ def test_two_blocks_of_rows_of_a_warpgroup():
     run_weights(g, knobs=knobs, allowance=depth_allowance(192))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
@@ -171,6 +173,7 @@ def test_both_computed_operands_are_refused():
     assert "does not come by TMA" in refusal(g, ROWS)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["identity", "mul", "cmp_lt"])
 def test_fragments_that_cost_nothing_to_compute(mode):

@@ -204,6 +204,7 @@ def test_operations_before_and_after(swap):
     run(g, [0, 40, 40], {"T": 90}, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-10)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("swap", [0, 1])
 def test_residuals_whose_rows_are_contiguous(swap):
     g = graph_of(dtypes.f16)

@@ -57,6 +57,7 @@ def test_types_and_operand_layouts(name, layouts):
           allowance=depth_allowance(56))  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", TYPES)
 def test_odd_sizes_and_no_unit_stride(name):
@@ -121,6 +122,7 @@ def test_one_plan_serves_every_size(m):
     check(g, {"M": m}, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64})
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("products", [1, 3])
 def test_f32_as_tf32(products):
     g, _ = product(dtypes.f32, 33, 40, 96)

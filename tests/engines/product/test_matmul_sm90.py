@@ -123,6 +123,7 @@ def test_every_width_of_an_instruction(columns):
     run(g, knobs=knobs, allowance=depth_allowance(72))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("rows", "columns"), [(128, 256), (256, 128), (256, 64), (128, 192)])
@@ -148,6 +149,7 @@ def test_clusters_share_their_loads(cluster, layouts):
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
@@ -317,6 +319,7 @@ def test_bias_gelu_residual_and_two_outputs():
     run(g, {"M": 70}, slack=3.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 def test_residuals_are_loaded_by_tma_ahead_of_the_epilogue(dtype):
@@ -429,6 +432,7 @@ def test_two_products_of_one_epilogue_have_one_k():
     check(g, target="sm_90a", slack=3.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])
 def test_gated_pair(swap):
@@ -473,6 +477,7 @@ def test_rms_norm_of_rows_and_its_statistics():
     run(g, {"M": 130}, knobs={**TALL, "TILE_N": 96}, slack=3.0, allowance=1e-5)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(

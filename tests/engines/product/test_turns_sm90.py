@@ -41,6 +41,7 @@ def test_large_tiles_and_edges(rows, columns, multiprocessors):
     run(g, knobs={**TURNS, "TILE_M": rows, "TILE_N": columns, "STAGES": 4})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [{"TILE_CGA_M": 2}, {"TILE_CGA_N": 2}], ids=["m", "n"])
@@ -49,6 +50,7 @@ def test_clusters(cluster, multiprocessors):
     run(g, knobs={**TURNS, "STAGES": 3, **cluster})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])

@@ -173,6 +173,7 @@ def test_odd_rows_of_any_number(kind):
     check(g, {"M": 1}, plan=plan, inputs=inputs_of(g, {"M": 1}), slack=4.0, allowance=1e-6)
 
 
+@pytest.mark.in_turn
 def test_every_pass_draws_the_same_numbers():
     """A kernel that keeps rows and one that goes over them three times agree with what pointwise
     alone draws."""
@@ -191,6 +192,7 @@ def test_every_pass_draws_the_same_numbers():
     assert 0.6 < wanted.mean() < 0.9
 
 
+@pytest.mark.in_turn
 def test_gradients_draw_the_mask_again():
     """dx of the norm and of what went into dropout, and the sums over rows."""
     g = gradients([40, 512])

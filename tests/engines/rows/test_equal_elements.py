@@ -98,6 +98,7 @@ def test_rows_whose_size_is_a_symbol():
         check_layernorm(layernorm(5, n), (5, size), {"N": size}, target="sm_80")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 def test_rows_of_16_bits_beside_an_addition(io):
     """x + r has more digits than either."""

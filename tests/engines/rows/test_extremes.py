@@ -255,6 +255,7 @@ def test_rows_of_one_value(value):
     run_alone(g, inputs=inputs)
 
 
+@pytest.mark.in_turn
 def test_results_repeat_bit_for_bit(monkeypatch):
     rows = 3 * multiprocessors.few(monkeypatch, 5)
     graph = quantised(rows, 520, modes=MODES).graph.finalize()
@@ -269,6 +270,7 @@ def test_results_repeat_bit_for_bit(monkeypatch):
 # ---- what is chosen, and what it takes
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"), [(8192, 1024), (8192, 4096), (8192, 16384), (128, 768)], ids=str
@@ -351,6 +353,7 @@ def summed():
     return g
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "clause"),

@@ -199,6 +199,7 @@ def test_means_of_rows_that_begin_with_outliers(columns):
     over(abs(found[finite] - exact[finite]) / abs(off).mean(1, keepdims=True), MEAN * U, "means")
 
 
+@pytest.mark.in_turn
 def test_softmax_of_a_million_equal():
     """Rounding is the same at every addition of equal ones: errors go one way.
 
@@ -240,6 +241,7 @@ def test_channels_last(engine, images, units):
     check(g, channels_of(KINDS, dims), (0, 2, 3), units, engine=engine)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("engine", "knobs"),

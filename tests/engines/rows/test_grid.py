@@ -156,6 +156,7 @@ def test_batch_norm_with_channels_ahead():
     run(g, knobs=ALONG)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["bf16", "f32"])
@@ -245,6 +246,7 @@ def test_fragments_stay_in_registers(more):
     run(batchnorm(2, 24, 10, 30), knobs={**CONFIG, "TILE_ROWS": 4, **more})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("masked", [False, True])
 def test_fragments_of_two_tensors_stay_in_registers(masked):
@@ -304,6 +306,7 @@ def meetings(g):
 # ---- numbers
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 def test_special_values_stay_in_their_channels(special):
@@ -462,6 +465,7 @@ def test_other_knobs_may_leave_no_registers():
     assert plan.programs[0].fusions[0].knobs["SPECFILT"] == 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", ["i8", "f16"])
 def test_what_is_not_kept_is_read_again(io):

@@ -159,6 +159,7 @@ def test_norms_of_65536_elements_spill_nothing(threads, held):
     assert kernel.registers * kernel.threads <= 65536
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "threads", "held", "blocks"),
