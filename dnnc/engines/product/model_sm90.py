@@ -56,9 +56,11 @@ _SPLIT_FILTER_SHARE = 1.0
 # 224x224) took 470, 555 and 734 us in tiles of 128x8, 128x16 and 128x32 on an H200.
 _PAST_ROW_SECONDS = 6e-9
 # Of gradients by the image, whose filters are turned, on 187 configurations of 22 layers: bytes a
-# second of pixels and filters, of these each line that a row meets; what is more of products of
-# pixels with a halo for each further line; and from one warpgroup's products to the other's.
+# second of pixels and filters, of these each line that a row meets; of a filter's tile, that blocks
+# which load it together divide; what is more of products of pixels with a halo for each further
+# line; and from one warpgroup's products to the other's.
 _GRADIENT_RATE = 95e9
+_SHARED_TURNED = 0.7
 _TURNED_HALO_SHARE = 0.37
 _GRADIENT_TURN_SECONDS = 0.2e-6
 _CLUSTER_GRADIENT_TURN_SECONDS = 0.5e-6
@@ -413,16 +415,14 @@ class HopperTile:
         """Seconds of a stage's loads by im2col, and of the filters beside them."""
         if not self.pixels.is_im2col:
             return 0.0
-        share, rate = _FILTER_SHARE, _IM2COL_RATE
+        blocks, share, rate = self.block.cluster[0], _FILTER_SHARE, _IM2COL_RATE
         if self.pixels.lines:
             share, rate = self.pixels.lines, _GRADIENT_RATE
+            share *= 1 + (blocks - 1) * (1 - _SHARED_TURNED)
         elif self.operands.share < 1.0:
             share += _SPLIT_FILTER_SHARE / (self.pixels.filters * self.block.cluster[0])
-        rows = (
-            self.block.tile[0] / self.block.cluster[1]
-            + share * self.block.tile[1] / self.block.cluster[0]
-        )
-        past = self.pixels.past / self.block.cluster[0] * _PAST_ROW_SECONDS
+        rows = self.block.tile[0] / self.block.cluster[1] + share * self.block.tile[1] / blocks
+        past = self.pixels.past / blocks * _PAST_ROW_SECONDS
         return rows * _LINE_BYTES / (rate * self.operands.share) + past
 
     @cached_property
