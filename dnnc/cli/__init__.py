@@ -50,7 +50,10 @@ def _prepare_streams() -> None:
 def _status_of_app() -> Any:
     """The exit status of a command."""
     if importlib.util.find_spec("typer") is None or importlib.util.find_spec("rich") is None:
-        return _said('the command line needs typer and rich: pip install "dnnc[compiler]"')
+        return _said(
+            "the commands need typer and rich: pip install typer rich; to compile, too: "
+            'pip install "dnnc[compiler]"'
+        )
     from . import contained
 
     try:

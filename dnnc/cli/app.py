@@ -49,8 +49,22 @@ class Commands(TyperGroup):
             of_typer = type(error).__module__.partition(".")[0] in ("typer", "click")
             if of_typer or isinstance(error, OSError):  # a stream that can't be written
                 raise
-            show_error(_internal(error))
+            show_error(_absent(error) or _internal(error))
             raise typer.Exit(1) from error
+
+
+def _absent(error: Exception) -> DnncError | None:
+    """The error of a package that the runtime alone does not need; None: it is another error."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return None
+    package = error.name.partition(".")[0]
+    if package == __package__.partition(".")[0]:
+        return None
+    return DnncError(
+        Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+        f"the package {package} is not installed",
+        'pip install "dnnc[compiler]"',
+    )
 
 
 def _internal(error: Exception) -> DnncError:

@@ -10,7 +10,7 @@ import pytest
 import dnnc as package
 from dnnc import cli, compiler
 from dnnc.choosing import heuristics
-from dnnc.cli import arguments
+from dnnc.cli import arguments, run
 
 from .commands import ROOT, dnnc, dnnc_process
 
@@ -65,6 +65,19 @@ def test_without_its_packages_it_says_how_to_install_them(monkeypatch, capsys, a
     signal.signal(signal.SIGINT, handler)
     assert ended.value.code == 1
     assert 'pip install "dnnc[compiler]"' in capsys.readouterr().err
+
+
+def test_a_package_that_is_absent_is_named(monkeypatch):
+    """It is no internal error: the runtime alone does not need the package."""
+
+    def absent(*given):
+        raise ModuleNotFoundError("No module named 'ml_dtypes'", name="ml_dtypes")
+
+    monkeypatch.setitem(run._RUNNERS, run.Device.cpu, absent)
+    graph = str(ROOT / "examples" / "ffn.py")
+    result = dnnc("run", graph, "--device", "cpu", "--random", "--size", "tokens=1")
+    assert result.exit_code == 1
+    assert "RUNTIME_PREREQUISITE_MISSING: the package ml_dtypes is not" in result.stderr
 
 
 def test_its_stages_and_modes_are_the_compilers():
