@@ -96,7 +96,8 @@ def test_the_table_is_what_was_measured():
 
 
 def test_the_refusal_is_printed_so(tmp_path, monkeypatch):
-    """The README shows how the example in fp8 is refused for an A100, which can't convert it."""
+    """README and docs/cli.md show how the example in fp8 is refused for an A100, which can't
+    convert it."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "examples" / "ffn.py").read_text()
     Path("ffn.py").write_text(text.replace('io_data_type="f16"', 'io_data_type="FP8_E4M3"'))
@@ -104,6 +105,8 @@ def test_the_refusal_is_printed_so(tmp_path, monkeypatch):
     shown = [line for line in README.splitlines() if re.match(r"error: |  ffn\.py:", line)]
     assert said.splitlines()[: len(shown)] == shown
     assert len(shown) == 2
+    commands = (ROOT / "docs" / "cli.md").read_text()
+    assert "".join(f"    {line}\n" for line in shown) in commands
 
 
 def test_the_hint_is_printed_so():
