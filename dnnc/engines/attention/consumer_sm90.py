@@ -510,6 +510,12 @@ class SdpaConsumer:
             walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
         else:
             self.block.store.put(walk, walk.tile.part, self.softmax, rows, result)
+        if t.staged < 0 and t.q_stages > 1 and not t.hands_back_at_once:
+            # `_release_queries` hands these queries back later, by thread 0 for all four warps.  A
+            # result that is staged has a barrier of its own, after which all have read the queries;
+            # of others thread 0 would know its own warp's progress alone: one warpgroup takes no
+            # turns, and a tile of a single block begins without one.
+            self.meet()
         if t.q_stages == 1 or t.hands_back_at_once:
             self.meet()
             with ops.if_(self.thread.eq(0)):
