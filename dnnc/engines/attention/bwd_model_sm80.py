@@ -14,11 +14,15 @@ _ALONE_SHARE, _ONE_STAGE_SHARE = 0.6, 0.85  # of the rate, of one stage: of one 
 _L2_SHARE = 2.5  # L2's bandwidth, in that of memory
 _OTHER_SHARE = 0.3  # of what is not the bound, seen beside it
 _START_SECONDS = 4.0e-6  # of a wave of blocks
+_TILE_SECONDS = 8.0e-6  # of a block's next tile: nothing of the two overlaps
 _OTHER_REGISTERS = 64  # beside sums and weights
 
 
-def pass_seconds(tiling: PassTiling, blocks: int, steps: int, target: Target) -> float:
-    """The time of so many blocks, each of so many steps."""
+def pass_seconds(
+    tiling: PassTiling, blocks: int, steps: int, target: Target, tiles: int = 1
+) -> float:
+    """The time of so many blocks, each of so many tiles of so many steps, one after the other."""
+    steps = steps * tiles
     together = _together(tiling, target)
     elements = tiling.has_scores * tiling.depth + tiling.product_times * tiling.width
     elements += sum(tiling.width if name == "dv" else tiling.depth for name in tiling.makes)
@@ -40,7 +44,8 @@ def pass_seconds(tiling: PassTiling, blocks: int, steps: int, target: Target) ->
             products = count * flops / (rate * min(1.0, warps / _WARPS))
             memory = count * read / bandwidth
             both = max(products, memory) + _OTHER_SHARE * min(products, memory)
-            seconds += times * (both + _START_SECONDS)
+            starts = _START_SECONDS + (tiles - 1) * _TILE_SECONDS
+            seconds += times * (both + starts)
     return seconds
 
 

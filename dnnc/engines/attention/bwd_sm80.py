@@ -180,9 +180,10 @@ class SdpaBwdSm80Engine(Engine):
             if tiling.of_keys:
                 own_heads, shared = heads // found.group, found.group
             tiles, steps = -(-rows // tiling.rows), -(-others // tiling.step) * shared
+            blocks, of_block = batch * own_heads * tiles, 1
             if choice.is_one:
-                tiles, steps = 1, steps * tiles
-            seconds += pass_seconds(tiling, batch * own_heads * tiles, steps, target)
+                blocks, of_block = batch * own_heads, tiles
+            seconds += pass_seconds(tiling, blocks, steps, target, of_block)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
         bound = "tensor cores" if seconds > moved / bandwidth else "memory"
