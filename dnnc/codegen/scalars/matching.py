@@ -72,6 +72,17 @@ def operand_of(operation: Any, value: Any) -> Any:
     return inputs[arguments.index(value)] if value in arguments[: len(inputs)] else None
 
 
+def difference_of(value: Any) -> tuple[Any, Any]:
+    """(x, y), where a value is x - y of tensors, x read at its own place; else (None, None)."""
+    operation = pointwise(value)
+    body = body_of(operation) if operation else []
+    names = [op.name for op in body]
+    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
+        return None, None
+    x, y = (operand_of(operation, each) for each in body[-1].operands)
+    return (None, None) if x is None or y is None or not is_plain(operation, x) else (x, y)
+
+
 def is_plain(operation: Any, *operands: Any) -> bool:
     """Whether some operands (default: all) are read at the place that is computed."""
     maps, inputs = indexing_maps(operation), inputs_of(operation)

@@ -18,7 +18,14 @@ from typing import Any
 from ...mlir import arith, ir
 from .. import ops
 from ..region import Region
-from ..scalars.matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
+from ..scalars.matching import (
+    body_of,
+    difference_of,
+    is_plain,
+    is_sum,
+    pointwise,
+    source_of,
+)
 from ..scalars.math import allows
 from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
 from . import reduce
@@ -43,13 +50,8 @@ def _maximum_behind(operation: Any) -> Any:
         return None
     if not is_plain(exponential):
         return None
-    centred = pointwise(inputs_of(exponential)[0])
-    body = body_of(centred) if centred else []
-    names = [op.name for op in body]
-    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
-        return None
-    x, most = (operand_of(centred, value) for value in body[-1].operands)
-    if x is None or most is None or not is_plain(centred, x):
+    x, most = difference_of(inputs_of(exponential)[0])
+    if most is None:
         return None
     maximum = source_of(most).owner
     if not _is_maximum(maximum) or reduced_axes(maximum) != reduced_axes(operation):

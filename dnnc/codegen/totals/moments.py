@@ -25,7 +25,15 @@ from ...mlir import arith, ir, llvm
 from ...mlir import math as mlir_math
 from .. import ops
 from ..region import Region
-from ..scalars.matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
+from ..scalars.matching import (
+    body_of,
+    difference_of,
+    is_plain,
+    is_sum,
+    operand_of,
+    pointwise,
+    source_of,
+)
 from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
 from . import reduce
 from .parts import Moments, as_floats, bounded, combined, inverse, times, to_f32
@@ -67,13 +75,7 @@ def _centred(operation: Any) -> tuple[Any, Any]:
     factors = [operand_of(square, value) for value in body[0].operands]
     if any(factor is None for factor in factors) or factors[0] != factors[1]:
         return nothing
-    centred = pointwise(factors[0])
-    body = body_of(centred) if centred else []
-    names = [op.name for op in body]
-    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
-        return nothing
-    x, mean = (operand_of(centred, value) for value in body[-1].operands)
-    return nothing if x is None or mean is None or not is_plain(centred, x) else (x, mean)
+    return difference_of(factors[0])
 
 
 def mean_of(operation: Any) -> Any:

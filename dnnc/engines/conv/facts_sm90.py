@@ -13,6 +13,7 @@ from ...dialect.tensor import Tensor
 from ...expr import typical
 from ..product.bits import booleans_of
 from ..product.facts_sm90 import (
+    SCATTERED,
     SPLITS,
     EpilogueFacts,
     OperandsFacts,
@@ -50,7 +51,6 @@ _HALF_LINE = (
 _SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
-SCATTERED = "scattered"  # that of one whose pixels of a phase are no matrix
 _MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
@@ -121,17 +121,8 @@ def _operands_of(
 def _epilogue_of(fusion: Fusion, shape: ConvShape, *, swaps: bool) -> EpilogueFacts:
     paths = tuple(_path(fusion, t, shape, swaps=swaps) for t in fusion.outputs)
     loads = [t for t in staged_y_loads(fusion) if pixels_move_by_tma(t, shape, swaps=swaps)]
-    return EpilogueFacts(
-        paths,
-        staged=tuple(
-            t.type.bits // 8
-            for t, path in zip(fusion.outputs, paths, strict=True)
-            if path in ("tma", SCATTERED)
-        ),
-        loads=tuple(map(fusion.inputs.index, loads)),
-        loaded=tuple(t.type.bits // 8 for t in loads),
-        is_even=_is_even(shape, swaps=swaps),
-    )
+    is_even = _is_even(shape, swaps=swaps)
+    return EpilogueFacts.of(fusion.outputs, paths, fusion.inputs, loads, is_even=is_even)
 
 
 def _path(fusion: Fusion, output: Tensor, shape: ConvShape, *, swaps: bool) -> str:

@@ -25,6 +25,7 @@ from ...codegen.hopper.im2col import Window
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
+from ...codegen.tiles.padding import PaddingBits
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
 from ...codegen.walk.loops import coordinates_of
@@ -266,17 +267,13 @@ class PixelTile(OperandTile):
         return Pixel(number, tuple(starts), offset, self._outside(starts))
 
     @cached_property
-    def _first_bits(self) -> dict[int, int] | None:
+    def _first_bits(self) -> Mapping[int, int] | None:
         """Spatial axis with padding -> the bit of its first tap; None: they are more than 31.
 
         The last bit is that of numbers past k's end.
         """
-        found, count = dict[int, int](), 0
-        for axis, window in enumerate(self._windows):
-            if window.pre or window.post:
-                found[axis] = count
-                count += window.taps
-        return found if count <= _LAST_BIT else None
+        padding = PaddingBits.of(self._windows)
+        return padding.first if padding.count <= _LAST_BIT else None
 
     def _outside(self, starts: Sequence[Any]) -> Any:
         if self._first_bits is None:

@@ -95,12 +95,10 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
     row = row_of(shape, turns=turns)
     own = filter_fusion(fusion)
     moved = [t for t in own.outputs if moves_by_tma(shape, t)]
-    staged = tuple(t.type.bits // 8 for t in moved)
     rewrites = turns or shape.computes
     loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t) and not rewrites]
-    loaded = tuple(t.type.bits // 8 for t in loads)
     paths = tuple("tma" if t in moved else "direct" for t in own.outputs)
-    epilogue = EpilogueFacts(paths, staged, tuple(map(fusion.inputs.index, loads)), loaded)
+    epilogue = EpilogueFacts.of(own.outputs, paths, fusion.inputs, loads)
     if has_sums:
         epilogue = EpilogueFacts(("tma",), staged=(_SUM_BYTES,))
     if adds:

@@ -100,7 +100,6 @@ class ConvWgradSm80Engine(Engine):
     name: str = "conv_wgrad_sm80"
     index: int = 22
     families: tuple[str, ...] = ("convolution gradient",)
-    only_target: str = ""
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         "one conv_wgrad of one to three spatial dims; X and DY both f16, both bf16 or both f32 (as "

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
@@ -35,7 +35,7 @@ from ...dialect.ops import PeerReduction
 from ...errors import Status
 from ...mlir import llvm
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knobs, Prediction, Reason
 from ..surface import LAUNCH_SECONDS, pattern_reason
 
 _THREADS = 256
@@ -72,10 +72,6 @@ class PeersEngine(Engine):
             supported = f"fewer than {_MOST_ELEMENTS}"
             return (Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported),)
         return ()
-
-    # ---- knobs
-
-    all_knobs: ClassVar[tuple[Knob, ...]] = ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return [{}]

@@ -38,6 +38,7 @@ from .tile_sm90 import moves_by_tma, moves_turned, stages_turned, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
 MOST_SUMS = 256  # with what any epilogue needs beside them
+SCATTERED = "scattered"  # path of an output of which the pixels of a phase are no matrix
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class EpilogueFacts:
     loads: tuple[int, ...] = ()
     loaded: tuple[int, ...] = ()
     is_even: bool = True
+
+    @staticmethod
+    def of(
+        outputs: Sequence[Tensor], paths: tuple[str, ...], inputs: Sequence[Tensor],
+        loads: Sequence[Tensor], *, is_even: bool = True,
+    ) -> EpilogueFacts:  # fmt: skip
+        """inputs: of the fusion.  loads: those that go through shared memory."""
+        pairs = zip(outputs, paths, strict=True)
+        staged = tuple(t.type.bits // 8 for t, path in pairs if path in ("tma", SCATTERED))
+        loaded = tuple(t.type.bits // 8 for t in loads)
+        return EpilogueFacts(paths, staged, tuple(map(inputs.index, loads)), loaded, is_even)
 
     @property
     def is_direct(self) -> bool:
@@ -278,16 +290,9 @@ def _epilogue_of(
         for t in epilogue_loads(fusion)
         if is_staged and (moves_turned(t) if turns else moves_by_tma(t, swaps=swaps))
     ]
-    return EpilogueFacts(
-        paths,
-        staged=tuple(
-            t.type.bits // 8 for t, path in zip(fusion.outputs, paths, strict=True) if path == "tma"
-        ),
-        loads=tuple(map(fusion.inputs.index, loads)),
-        loaded=tuple(t.type.bits // 8 for t in loads),
-        # A group may end between two neighbours.
-        is_even=is_staged and dims[-2 if swaps else -1].known_divisor() % 2 == 0,
-    )
+    # A group may end between two neighbours.
+    is_even = is_staged and dims[-2 if swaps else -1].known_divisor() % 2 == 0
+    return EpilogueFacts.of(fusion.outputs, paths, fusion.inputs, loads, is_even=is_even)
 
 
 def _is_whole(tensor: Tensor, grain: Grain | None) -> bool:
