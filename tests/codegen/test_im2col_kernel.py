@@ -14,6 +14,7 @@ from dnnc.codegen.hopper.pipeline import Cursor, Pipeline
 from dnnc.codegen.hopper.staged_store import turn_of
 from dnnc.codegen.memory.smem import CHUNK_BYTES, byte_pointer
 from dnnc.codegen.memory.tensors import GlobalTensor, register_type
+from dnnc.codegen.state import loop
 from dnnc.codegen.walk.index import Index
 from dnnc.expr import ceildiv
 from dnnc.mlir import nvvm
@@ -89,12 +90,10 @@ class Columns:
             cluster.synchronize(blocks)
 
     def each_tap(self, body):
-        def one(tap, carried):
-            here = Cursor(*carried)
+        @loop(0, self.box.taps, state=Cursor())
+        def end(tap, here):
             body(tap, here)
-            return here.next(STAGES).values
-
-        ops.for_(0, self.box.taps, 1, Cursor().values, one)
+            return here.next(STAGES)
 
     def load(self, ring, here, map_, at, tap, rank):
         ring.wait_empty(here)
