@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, fields
 from functools import cache
+from operator import itemgetter
 from typing import Annotated, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from .engine import Knobs
@@ -33,10 +34,10 @@ class KnobValues:
         found: dict[str, int] = {}
         for field, (_, knob, bit) in _knobs_of(type(self)).items():
             value = getattr(self, field)
-            if isinstance(value, KnobValues):
+            if not knob:
                 found |= value.knobs
             elif value is not None:
-                found[knob] = found.get(knob, 0) | int(value) * bit
+                found[knob] = found.get(knob, 0) | value * bit
         return found
 
     def unlike(self, others: Knobs) -> Iterator[tuple[str, int]]:
@@ -80,9 +81,11 @@ def _readers(cls: type[Any]) -> tuple[Callable[[Knobs], Any], ...]:
 
 def _reader(field: Field[Any], knob: _Knob) -> Callable[[Knobs], Any]:
     kind, name, bit = knob
+    default = field.default
     if issubclass(kind, KnobValues):
         return kind.of
-    bits = bit if kind is bool else -1
-    if field.default is MISSING:
-        return lambda knobs: kind(knobs[name] & bits)
-    return lambda knobs: kind(knobs[name] & bits) if name in knobs else field.default
+    if kind is bool:
+        if default is MISSING:
+            return lambda knobs: knobs[name] & bit != 0
+        return lambda knobs: knobs[name] & bit != 0 if name in knobs else default
+    return itemgetter(name) if default is MISSING else lambda knobs: knobs.get(name, default)
