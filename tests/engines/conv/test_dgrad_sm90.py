@@ -236,10 +236,14 @@ def test_sums_that_keep_pixels_of_phases_are_refused(x, kept):
 
 
 def test_dgrad_with_a_stride_and_a_batch_norm_is_one_fusion():
+    """Of channels along rows.  On an H200 it took 326 us, in tiles of 192 pixels 367, with pixels
+    along rows 416."""
     g = new_graph()
-    of_norm(g, dgrad(g, [32, 64, 28, 28], [128, 64, 1, 1], around(0, 2)))
+    of_norm(g, dgrad(g, [256, 256, 56, 56], [512, 256, 1, 1], around(0, 2)))
     config = heuristics.best_config(g.graph.finalize(), of("sm_90a"), ["A", "FALLBACK"])
-    assert [choice.engine.name for choice in config.choices] == ["conv_sm90"]
+    (choice,) = config.choices
+    assert choice.engine.name == "conv_sm90"
+    assert [choice.knobs[name] for name in ("SWAP_AB", "TILE_M", "TILE_N")] == [1, 256, 128]
 
 
 @pytest.mark.in_turn

@@ -150,7 +150,13 @@ def test_statistics_alone(knobs):
     y = convolved(g, [2, 16, 5, 7], [40, 16, 3, 3], **around(1)).set_data_type(dtypes.f16)
     genstats(g, y)
     factors(g, 40)
-    assert len(launches(run(g, knobs=knobs))) == 2
+    plan = run(g, knobs=knobs)
+    assert len(launches(plan)) == 2
+    _, second = [step.launch for step in plan.programs[0].variants[0].steps if step.launch]
+    assert second.programmatic
+    before, _, after = ptx_of(plan).partition("griddepcontrol.wait;")
+    assert "ld.global" in after
+    assert "ld.global" not in before.rpartition(".entry")[2]
 
 
 @pytest.mark.parametrize("form", [pytest.param("rows", marks=slow), "swapped", "halo"])
