@@ -58,7 +58,7 @@ def _absent(error: Exception) -> DnncError | None:
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     package = error.name.partition(".")[0]
-    if package == __package__.partition(".")[0]:
+    if package == __name__.partition(".")[0]:
         return None
     return DnncError(
         Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
