@@ -126,7 +126,7 @@ def _cuda():
 
 
 def _checked(answer):
-    """What a call of the driver gives beside its result code."""
+    """The value that a call of the driver gives beside its result code."""
     code, *values = answer
     assert int(code) == 0, str(code)
     return values[0] if values else None

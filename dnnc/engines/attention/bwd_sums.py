@@ -108,7 +108,7 @@ Finish = Callable[[Any, Sequence[Coordinate]], Any]
 
 
 def finish_of(kernel: Kernel, parts: GradientRegion, place: int) -> Finish | None:
-    """What makes an output of its sums; None: it is these, but for its type."""
+    """The function that makes an output of its sums; None: it is these, but for its type."""
     if parts.is_total(place):
         return None
     region, hand = parts.region, Hand()

@@ -103,7 +103,7 @@ class Epilogue:
         return self.matrices.space.loaded_box(tensor, columns, wgmma.M)
 
     def _store_boxes(self, store: StagedStore) -> list[tma.Box]:
-        """What copies store of a buffer: all of it, or of a group the rows up to its end."""
+        """Boxes of a buffer that copies store: all of it, or of a group the rows up to its end."""
         return tma.with_parts(store.box) if self.tiling.grid.groups else [store.copied]
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
