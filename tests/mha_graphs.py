@@ -128,12 +128,13 @@ class SmallAttention:
 
 def small_gradient(
     dims, depth, *, value_depth=0, dtype="HALF", reordering="F16x16", has_dropout=True,
-    is_causal=False, stores=True, has_bias=False,
+    is_causal=False, stores=True, has_bias=False, reshapes=False,
 ):  # fmt: skip
     """dQ, dK and dV from S, as cuDNN's guide has them.
 
     dims: of S.  stores: whether dP is an output.  has_bias: its gradient is one, a sum of dP over
-    the batch by 1 / scale.
+    the batch by 1 / scale.  reshapes: matrices are turned by reshapes, and P is of 16 bits, as in
+    cuDNN's samples.
     """
     batch, heads, queries, keys = dims
     width = value_depth or depth
@@ -147,10 +148,19 @@ def small_gradient(
     k = g.tensor([batch, heads, keys, depth], name="k")
     v = heads * keys * width, keys * width, 1, width
     vt = g.tensor([batch, heads, width, keys], [*v], name="vt")
-    across = g.transpose(s, [0, 1, 3, 2])
+
+    def turned(x):
+        if not reshapes:
+            return g.transpose(x, [0, 1, 3, 2])
+        strides = [heads * queries * keys, queries * keys, 1, keys]
+        return g.reshape(x).set_dim([batch, heads, keys, queries]).set_stride(strides)
+
+    across = turned(s)
     dropped = g.relu(g.mul(across, KEPT)).set_data_type(dtype) if has_dropout else across
     g.matmul(dropped, d_o).set_output().set_name("dv")
     p, ds = g.abs(s), g.matmul(d_o, vt)
+    if reshapes:
+        p.set_data_type(dtype)
     if has_dropout:
         ds = g.binary_select(g.mul(ds, KEPT), 0.0, g.cmp_gt(s, 0.0))
     whole = g.reduction(g.mul(p, ds), "add").set_dim([batch, heads, queries, 1])
@@ -168,5 +178,5 @@ def small_gradient(
     if stores:
         dp.set_output().set_name("dp").set_reordering_type(reordering)
     g.matmul(dp, k).set_output().set_name("dq")
-    g.matmul(g.transpose(dp, [0, 1, 3, 2]), q).set_output().set_name("dk")
+    g.matmul(turned(dp), q).set_output().set_name("dk")
     return g

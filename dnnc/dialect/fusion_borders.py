@@ -82,7 +82,7 @@ def _keeps_matrices(op: View) -> bool:
         return op.permutation == (*range(rank - 2), rank - 1, rank - 2)
     if not isinstance(op, Reshape):
         return False
-    return op.x.shape[-2:] == op.y.shape[-2:] or op.joins_heads
+    return (op.x.shape[-2:] == op.y.shape[-2:] and op.counts_up) or op.joins_heads
 
 
 # ---- what is loaded

@@ -7,7 +7,7 @@ the operand as size expressions over the result's coordinates, which is all that
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -241,7 +241,31 @@ class Reshape(View):
         if self.x.rank != 4 or self.y.rank != 4 or self.x.shape[3] != self.y.shape[3]:
             return False
         (batch, heads, rows, _), (own, fewer, more, _) = self.x.shape, self.y.shape
-        return batch == own and heads * rows == fewer * more and heads != fewer
+        is_joined = batch == own and heads * rows == fewer * more and heads != fewer
+        return is_joined and self.counts_up
+
+    @property
+    def counts_up(self) -> bool:
+        """Whether elements keep the order in which indices count up, as by LOGICAL."""
+        return self._counts_up(lambda axis: axis)
+
+    @property
+    def exchanges_last(self) -> bool:
+        """Whether it exchanges the last two axes, and leaves the others."""
+        rank = self.x.rank
+        if self.y.rank != rank or rank < 2:
+            return False
+        *outer, m, n = self.x.shape
+        if self.y.shape != (*outer, n, m):
+            return False
+        turned = {rank - 2: rank - 1, rank - 1: rank - 2}
+        return self._counts_up(lambda axis: turned.get(axis, axis))
+
+    def _counts_up(self, place: Callable[[int], int]) -> bool:
+        """Whether X's axes are Y's in order; place: of an axis of Y."""
+        runs = sorted((x_run, [place(axis) for axis in y_run]) for x_run, y_run in self.runs())
+        both = ([axis for run in side for axis in run] for side in zip(*runs, strict=True))
+        return all(axes == sorted(axes) for axes in both)
 
     def _may_convert(self) -> bool:
         return super()._may_convert() or (self.keeps_memory and _are_floats(self.x, self.y))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ... import dtypes
 from ...dialect.op import Op
 from ...dialect.ops import Matmul, Reduction, Reshape, Rng
 from ...dialect.tensor import Tensor, is_in_tiles, text
@@ -23,6 +24,8 @@ from ...expr import Expr
 from .bwd_gradient import Gradient, GradientOperands, GradientResults
 from .bwd_reader import ACCEPTED, GradientReader
 from .operands import Operand, Unlike
+
+_SHARES = (dtypes.f32, dtypes.f16, dtypes.bf16)  # types of P in P * (dP - delta)
 
 
 class KeptReader(GradientReader):
@@ -37,7 +40,7 @@ class KeptReader(GradientReader):
         dims = ds[0].tensor.shape
         core, distance = self._core(
             of_weights, delta, ds[0].tensor,
-            lambda p: p.shape == dims and of_weights not in self.fusion.sources(p),
+            lambda p: p.shape == dims and p.type in _SHARES and not self._is_made_of(p, of_weights),
         )  # fmt: skip
         if ds[0].tensor is not ds[1].tensor:
             raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
@@ -69,6 +72,9 @@ class KeptReader(GradientReader):
         self._verify_weights(found, to_v)
         self._verify_outputs(found)
         return found
+
+    def _is_made_of(self, tensor: Tensor, product: Matmul) -> bool:
+        return product in self.fusion.sources(tensor)
 
     def _four(self) -> tuple[Matmul, Matmul, list[Matmul]]:
         """(dP, what makes dV, what makes dQ and dK)."""

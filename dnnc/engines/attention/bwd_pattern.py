@@ -79,8 +79,9 @@ class _Reader(GradientReader):
         exponential = self._exponential(scores, p.tensor)
         ds = [self._weights(op) for op in of_both]
         core, distance = self._core(
-            of_weights, delta, ds[0].tensor, lambda p: exponential in self.fusion.sources(p)
-        )
+            of_weights, delta, ds[0].tensor,
+            lambda p: exponential in self.fusion.sources(p) and p.type == dtypes.f32,
+        )  # fmt: skip
         for weights in (p, *ds):
             self._verify_between(weights.tensor, scores, of_weights)
             if weights.tensor.shape != exponential.y.shape:

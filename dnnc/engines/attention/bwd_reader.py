@@ -62,7 +62,8 @@ class GradientReader(OperandReader):
     def _weights(self, op: Matmul) -> _Weights:
         tensor, is_turned, is_joined = op.a, False, False
         while (made := self.fusion.producers.get(tensor)) is not None:
-            if isinstance(made, Transpose) and turns_last(made):
+            is_across = isinstance(made, Reshape) and made.exchanges_last
+            if is_across or (isinstance(made, Transpose) and turns_last(made)):
                 is_turned = not is_turned
             elif isinstance(made, Reshape) and made.joins_heads and not is_joined:
                 is_joined = True
@@ -156,7 +157,7 @@ class GradientReader(OperandReader):
                     and delta in self.fusion.sources(made.b)
                     and of_weights in self.fusion.sources(made.x)
                     and is_share(share)
-                    and {made.y.type, op.y.type, share.type} == {dtypes.f32}
+                    and {made.y.type, op.y.type} == {dtypes.f32}
                 ):
                     found.append((op, made))
         if len(found) != 1:

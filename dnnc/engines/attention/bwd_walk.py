@@ -278,7 +278,7 @@ class GradientWalk:
                 if self.makes[0]:
                     weights.append(self._word(walk.value(self.p, self._of_weights(at), 2), 0))
                 if self.makes[1]:
-                    share = walk.value(parts.share, at, 2)
+                    share = self._in_f32(walk.value(parts.share, at, 2))
                     self.hands["core"].current = self._core(walk, share, at, delta[half])
                     gradients.append(self._word(walk.value(self.ds, at, 2), 1))
                     self._keep(walk, at, tile, row, j, half)
@@ -293,6 +293,11 @@ class GradientWalk:
     def _of_weights(self, at: Sequence[Coordinate]) -> Sequence[Coordinate]:
         """The coordinates of P, of those of the scores."""
         return at if self.parts.has_scores else [*at[:2], at[3], at[2]]
+
+    def _in_f32(self, pair: Any) -> Any:
+        """P, which without scores may have fewer bits."""
+        wide = ops.vector_type(ops.f32_type(), 2)
+        return pair if pair.type == wide else arith.ExtFOp(wide, pair).result
 
     def _keep(
         self, walk: Walk, at: Sequence[Coordinate], tile: KeyTile, row: Any, j: int, half: int

@@ -186,7 +186,8 @@ def turns_last(op: Transpose) -> bool:
 
 def regroups(op: Reshape) -> bool:
     """Whether a reshape leaves the last two axes as they are."""
-    return op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]
+    has_both = op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]
+    return has_both and op.counts_up
 
 
 def copy_reasons(operands: Iterable[tuple[str, Operand, tuple[int, int]]]) -> list[Reason]:

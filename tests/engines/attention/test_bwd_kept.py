@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dnnc
 from dnnc.dialect.fusion import partition
 from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
@@ -17,7 +18,7 @@ AS_STRIDES_SAY = (
     {"reordering": "NONE", "dtype": "BFLOAT16", "value_depth": 40, "is_causal": True,
      "has_bias": True, "has_dropout": False},
 )  # fmt: skip
-LARGE = ([1, 1, 16, 32], 136, {"value_depth": 128, "stores": False})
+LARGE = ([1, 1, 32, 32], 136, {"value_depth": 128, "stores": False, "reshapes": True})
 
 
 def run(dims, depth, options, **how):
@@ -43,7 +44,7 @@ def run_seed(seed, most, largest):
     """A random case; most: rows.  largest: elements of a head."""
     rng = np.random.default_rng([machine.current().seed, seed])
     options = {name: bool(rng.integers(2)) for name in ("has_dropout", "is_causal", "has_bias")}
-    options["stores"] = bool(rng.integers(2))
+    options |= {name: bool(rng.integers(2)) for name in ("stores", "reshapes")}
     options["dtype"] = str(rng.choice(["HALF", "BFLOAT16"]))
     options["value_depth"] = 8 * int(rng.integers(1, largest // 8 + 1))
     options["reordering"] = str(rng.choice(["NONE", "F16x16"]))
@@ -59,6 +60,17 @@ def run_seed(seed, most, largest):
 @pytest.mark.parametrize("seed", range(6))
 def test_random_cases(seed):
     run_seed(seed, 70, 64)
+
+
+def test_a_square_that_a_reshape_turns():
+    """K' by strides in a reshape: no K, though its dims are the same."""
+    g = dnnc.pygraph("square", io_data_type="HALF", intermediate_data_type="FLOAT")
+    dims = [1, 1, 16, 16]
+    q, v = (g.tensor(dims, name=name) for name in "qv")
+    k = g.tensor(dims, [256, 256, 1, 16], name="k")
+    s = g.matmul(q, g.reshape(k).set_dim(dims).set_stride([256, 256, 16, 1]).set_data_type("HALF"))
+    g.matmul(g.softmax(s, axis=-1).set_data_type("HALF"), v).set_output()
+    check(g, slack=4.0, allowance=2.0**-9)
 
 
 # ---- what is declined
