@@ -23,7 +23,7 @@ from ..surface import listed
 from .bwd_gradient import Gradient
 from .operands import Operand, OperandReader, Unlike, regroups, turns_last
 
-ACCEPTED = "the five products of attention's gradient, pointwise operations between them"
+ACCEPTED = "the products of attention's gradient, pointwise operations between them"
 
 
 def _is_amax(op: Op) -> bool:
@@ -62,8 +62,9 @@ class GradientReader(OperandReader):
     def _weights(self, op: Matmul) -> _Weights:
         tensor, is_turned, is_joined = op.a, False, False
         while (made := self.fusion.producers.get(tensor)) is not None:
-            is_across = isinstance(made, Reshape) and made.exchanges_last
-            if is_across or (isinstance(made, Transpose) and turns_last(made)):
+            if isinstance(made, Transpose) and turns_last(made):
+                is_turned = not is_turned
+            elif isinstance(made, Reshape) and made.exchanges_last:
                 is_turned = not is_turned
             elif isinstance(made, Reshape) and made.joins_heads and not is_joined:
                 is_joined = True
