@@ -277,6 +277,26 @@ def _descriptor(address: Any, bits: int) -> Any:
     return wide | ops.const(bits, ops.i64_type())
 
 
+@dataclass(frozen=True)
+class Halves:
+    """A descriptor whose upper half is a number of the instruction: no register is kept for it.
+
+    low: i32.  Add numbers or i32 values of 16 bytes each.
+    """
+
+    low: Any
+    high: int
+
+    def __add__(self, sixteens: Any) -> Halves:
+        return Halves(self.low + sixteens, self.high)
+
+
+def descriptor_in_halves(address: Any, panels: Panels) -> Halves:
+    """`descriptor`, in halves."""
+    bits = panels.descriptor_bits
+    return Halves((address & 0x3FFFF) >> 4 | bits & 0xFFFFFFFF, bits >> 32)
+
+
 def moved(descriptor_: Any, bytes_: int) -> Any:
     """A descriptor of what lies some bytes further on."""
     assert bytes_ % 16 == 0, "descriptors count 16 bytes"
@@ -388,17 +408,25 @@ def multiply(
 ) -> Any:
     """Starts sums + A @ B, [64, n]; the sums may not be touched before a `wait_for`.
 
-    a: a descriptor, or four i32 registers (see `OperandLayout`).  b: a descriptor.
+    a: a descriptor, or four i32 registers (see `OperandLayout`).  b: a descriptor.  Descriptors
+    are both i64, or both `Halves`.
     is_added: an i32; where it is 0 the product replaces the sums.
     """
     in_registers = isinstance(a, Sequence)
     operands = [*(a if in_registers else [a]), b, ops.value_of(is_added)]
+    halves = {i: x.high for i, x in enumerate(operands) if isinstance(x, Halves)}
+    operands = [x.low if isinstance(x, Halves) else x for x in operands]
     registers = unpacked(sums)
     count = len(registers)
     letter = "f" if row.accumulator.is_float else "r"
     a_place = count * 2
     names = [f"${a_place + i}" for i in range(len(operands))]
     a_text = "{" + ", ".join(names[:4]) + "}" if in_registers else names[0]
+    joined = ""
+    for i, high in halves.items():
+        joined += f".reg .b64 d{i}; mov.b64 d{i}, {{{names[i]}, {high:#x}}}; "
+        names[i] = f"d{i}"
+    a_text = a_text if in_registers else names[0]
     b_text, flag = names[-2], names[-1]
     d_type = "f32" if row.accumulator.is_float else "s32"
     tail = ""
@@ -409,13 +437,14 @@ def multiply(
             tail += f", {int(not b_k_major)}"
     sums_text = ", ".join(f"${i}" for i in range(count))
     text = (
-        "{ .reg .pred p; setp.ne.b32 p, " + flag + ", 0; "
+        "{ .reg .pred p; " + joined + "setp.ne.b32 p, " + flag + ", 0; "
         f"wgmma.mma_async.sync.aligned.m{M}n{n}k{row.k}.{d_type}.{row.a_ptx}.{row.b_ptx} "
         "{" + sums_text + "}, " + f"{a_text}, {b_text}, p{tail}; }}"
     )
     constraints = [f"={letter}"] * count + [str(i) for i in range(count)]
-    constraints += ["r"] * 4 if in_registers else ["l"]
-    constraints += ["l", "r"]
+    letter = "r" if halves else "l"
+    constraints += ["r"] * 4 if in_registers else [letter]
+    constraints += [letter, "r"]
     return llvm.inline_asm(
         accumulator_type(row, n),
         [*registers, *operands],

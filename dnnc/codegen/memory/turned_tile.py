@@ -248,17 +248,17 @@ def _words(line: Any) -> list[Any]:
 def _turned_block(rows: Sequence[Any]) -> list[Any]:
     """4 x 4 bytes, a word a row: first the halves of pairs of rows, then their bytes."""
     a, b, c, d = rows
-    low, high = (_permuted(a, b, 0x5140), _permuted(c, d, 0x5140))  # a0 b0 a1 b1, c0 d0 c1 d1
-    rest_low, rest_high = (_permuted(a, b, 0x7362), _permuted(c, d, 0x7362))  # a2 b2 a3 b3, ...
+    low, high = (permuted(a, b, 0x5140), permuted(c, d, 0x5140))  # a0 b0 a1 b1, c0 d0 c1 d1
+    rest_low, rest_high = (permuted(a, b, 0x7362), permuted(c, d, 0x7362))  # a2 b2 a3 b3, ...
     return [
-        _permuted(low, high, 0x5410),
-        _permuted(low, high, 0x7632),
-        _permuted(rest_low, rest_high, 0x5410),
-        _permuted(rest_low, rest_high, 0x7632),
+        permuted(low, high, 0x5410),
+        permuted(low, high, 0x7632),
+        permuted(rest_low, rest_high, 0x5410),
+        permuted(rest_low, rest_high, 0x7632),
     ]
 
 
-def _permuted(low: Any, high: Any, selector: int) -> Any:
+def permuted(low: Any, high: Any, selector: int) -> Any:
     """Four bytes of {high, low}, chosen by the selector's hexadecimal digits."""
     kind = nvvm.PermuteMode.DEFAULT
     return nvvm.prmt(low, ops.const(selector), kind, hi=high)
