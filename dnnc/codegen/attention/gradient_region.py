@@ -36,11 +36,13 @@ _CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
 class GradientRegion:
     """SSA values of the parts.
 
-    twins: tensors in the workspace that hold operands in a wider type, by the operand's name.
+    twins: tensors in the workspace that hold operands, in a wider type or at other strides, by the
+    operand's name.  turned: those that hold them with rows contiguous; see `bwd_turned`.
     """
 
     region: Region
     twins: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    turned: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     # ---- products
 
@@ -80,6 +82,11 @@ class GradientRegion:
         call = {"q": self.call_k, "k": self.call_q, "do": self.call_v, "v": self.call_p}[name]
         found = source_of(self.region, call.operands[1])
         return replace(found, tensor=self.twins.get(name, found.tensor))
+
+    @cached_property
+    def is_fp8(self) -> bool:
+        """Whether operands are of fp8, in the graph."""
+        return source_of(self.region, self.call_k.operands[1]).tensor.type.is_fp8
 
     @cached_property
     def results(self) -> dict[str, int]:
@@ -354,7 +361,7 @@ class GradientRegion:
                 value = times[1]
             elif operation is not None and set(_names(operation)) <= {"arith.truncf"}:
                 (value,) = inputs_of(operation)
-            elif self.twins and (scaled := _times_element(self.region, operation)) is not None:
+            elif self.is_fp8 and (scaled := _times_element(self.region, operation)) is not None:
                 value = scaled
             else:
                 return []

@@ -216,12 +216,15 @@ class AfterEmitter:
             place = j * wgmma.WARPGROUP_THREADS * 4 * TOGETHER
             loaded = ops.load(smem.byte_pointer(source, place), four, 4 * TOGETHER)
             pairs.append([self._pair(loaded, half) for half in (0, 1)])
-        column, panel = group * t.dq_columns, 0
-        if not t.shares_queries:
-            column, panel = 0, group * self.store.bytes
-        buffer = smem.address(base) + panel
-        offset = column * wgmma.ROW_BYTES
-        self.store.put(buffer + offset, thread, pairs)
+        if t.form == "wide":
+            self._put_wide(pairs)
+        else:
+            column, panel = group * t.dq_columns, 0
+            if not t.shares_queries:
+                column, panel = 0, group * self.store.bytes
+            buffer = smem.address(base) + panel
+            offset = column * wgmma.ROW_BYTES
+            self.store.put(buffer + offset, thread, pairs)
         tma.show_writes()
         ops.barrier()
         if self.packed is not None:
@@ -242,6 +245,29 @@ class AfterEmitter:
             tma.commit()
             tma.wait_read(0)
 
+    def _block_place(self, j: Any) -> tuple[Any, Any]:
+        """(first element, first query) of a warpgroup's j-th block of 8 queries."""
+        t = self.schedule.tiling
+        if t.form == "wide":
+            left = j - t.queries // 8
+            is_own = left < 0
+            shared = self.group * (t.queries // 2) + left * 8
+            return (
+                ops.select(is_own, self.group * (2 * wgmma.M), ops.const(wgmma.M)),
+                ops.select(is_own, j * 8, shared),
+            )
+        if t.shares_queries:
+            return 0, self.group * t.dq_columns + j * 8
+        return self.group * wgmma.M, j * 8
+
+    def _put_wide(self, pairs: Sequence[Sequence[Any]]) -> None:
+        """A warpgroup's panel, then half of the queries of the one between both."""
+        t, whole = self.schedule.tiling, self.schedule.tiling.queries // 8
+        address, panel = smem.address(self.base), self.store.bytes
+        self.store.put(address + self.group * (2 * panel), self.thread, pairs[:whole])
+        half = self.group * (t.queries // 2 * wgmma.ROW_BYTES) + panel
+        self.store.put(address + half, self.thread, pairs[whole:])
+
     def _finish_queries(self, number: Any) -> None:
         """A block of queries' dQ, scaled: each thread has runs of elements of a query."""
         s, t = self.schedule, self.schedule.tiling
@@ -250,9 +276,6 @@ class AfterEmitter:
         part = self.group * t.dq_part_bytes
         start = ops.to_i64(number) * t.dq_bytes + ops.to_i64(part)
         source = smem.byte_pointer(self.kernel.workspace(self.sums), start)
-        columns, panel = self.group * t.dq_columns, 0
-        if not t.shares_queries:
-            columns, panel = 0, self.group * wgmma.M
         size = self.kernel.size(s.queries)
         for first in range(0, t.dq_columns * wgmma.M // _RUN, wgmma.WARPGROUP_THREADS):
             # [8 queries of a block][warp][upper or lower 8 rows][query]
@@ -270,8 +293,9 @@ class AfterEmitter:
                 )
                 for row in range(_RUN)
             ]  # fmt: skip
+            panel, column = self._block_place(j)
             element = panel + (warp * 16 + half * 8)
-            query = columns + (j * 8 + inner)
+            query = column + inner
             query = found.block * t.queries + query
             inside = ops.less(query, size) if s.has_row_tail else None
             if t.depth % wgmma.M:

@@ -45,13 +45,17 @@ class Finish:
 
     def store(self, sums: Any, at: Sequence[Coordinate], inside: Any) -> None:
         """Stores elements of the result, where they are inside; sums: of the product."""
+        self.target.store(at, self.finished(sums, at), inside)
+
+    def finished(self, sums: Any, at: Sequence[Coordinate]) -> Any:
+        """Elements of the result; sums: of the product."""
         width = ops.width_of(sums)
         walk = self.walk.branch()
         self.hand.current = sums
         for place, value in self.largest.items():
             found = walk.value(value, at, width)
             self.met[place] = larger(self.met[place], ops.elements(found))
-        self.target.store(at, walk.value(self.value, at, width), inside)
+        return walk.value(self.value, at, width)
 
     def meet(self, thread: Any) -> None:
         """Updates the largest magnitudes in memory by those of all that was stored."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
@@ -83,37 +83,44 @@ class GradientEmitter:
     buffers: Buffers
     elements: Sequence[tuple[Any, GlobalTensor]] = ()
 
+    walk_type: ClassVar[type[GradientWalk]] = GradientWalk
+    is_staged: ClassVar[bool] = True  # whether dK and dV go through shared memory
+
     def __post_init__(self) -> None:
-        t = self.tiling
-        heights = {"q": t.queries, "do": t.queries, "k": t.keys, "v": t.keys}
-        panels = {
-            "q": t.depth_panels, "k": t.depth_panels, "do": t.width_panels, "v": t.width_panels
-        }  # fmt: skip
-        sources = {name: self.parts.source(name) for name in heights}
-        self.operands = {
-            name: MemoryRows(
-                self.kernel, self.parts.region, source, source.axes(is_turned=name == "v"),
-                self.parts.dims[:-2], heights[name], panels[name],
-            )
-            for name, source in sources.items()
-        }  # fmt: skip
-        q, k, v, do = (sources[name].tensor.type for name in ("q", "k", "v", "do"))
-        self.qk, self.vo = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, do]
-        self.types = (do, q)
+        self.set_operands()
         kept = self.buffers.kept
         self.results = {
             name: KeyGradients(self.kernel, self.parts, self.schedule, name, kept.get(name, ""))
             for name in ("dk", "dv")
         }
-        if not kept:
+        if not kept and self.is_staged:
             for result in self.results.values():
                 result.describe()
+
+    def set_operands(self) -> None:
+        """Operands, as they are loaded and multiplied."""
+        t = self.tiling
+        panels = {
+            "q": t.depth_panels, "do": t.width_panels, "k": t.depth_panels, "v": t.width_panels
+        }  # fmt: skip
+        self.operands = {name: self.rows_of(name, panels[name]) for name in panels}
+        q, k, v, do = (self.parts.source(name).tensor.type for name in ("q", "k", "v", "do"))
+        self.qk, self.vo = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, do]
+        self.types = (do, q)
         # Panels of a tile of keys, of a block of queries, and the same as transposed operands.
         self.key_rows = wgmma.Panels(t.keys, 2)
         self.query_rows = wgmma.Panels(t.queries, 2)
         self.keys_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.keys)
         self.queries_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.queries)
         self.do_turned = wgmma.Panels(64 * t.width_panels, 2, False, t.queries)
+
+    def rows_of(self, name: str, panels: int) -> MemoryRows:
+        """The rows of q, k, v or do, as they lie in memory."""
+        t, source = self.tiling, self.parts.source(name)
+        return MemoryRows(
+            self.kernel, self.parts.region, source, source.axes(is_turned=name == "v"),
+            self.parts.dims[:-2], t.keys if name in "kv" else t.queries, panels,
+        )  # fmt: skip
 
     @property
     def tiling(self) -> GradientTiling:
@@ -317,6 +324,11 @@ class GradientEmitter:
             self.results["dv"].keep(end.dv, tile, self.own, self.thread)
             self.results["dk"].keep(end.dk, tile, self.own, self.thread)
             return
+        self.store_keys(end, tile)
+
+    def store_keys(self, end: Sums, tile: KeyTile) -> None:
+        """dV and dK of the warpgroup's keys."""
+        t = self.tiling
         # Both warpgroups' products have read all of K: each then has its own rows of it.
         self.meet(_BOTH, 0, BOTH_THREADS)
         self.store("dv", end.dv, t.v_offset, tile, self.own)
@@ -327,7 +339,7 @@ class GradientEmitter:
     def begin_walk(self, own: Any) -> None:
         """own: the number of the warpgroup's keys."""
         self.largest = self.parts.largest_of("")
-        self.walk = GradientWalk(
+        self.walk = self.walk_type(
             self.kernel, self.parts, self.schedule, self.thread, own, self.types,
             largest=list(self.largest.values()),
             kept=self.elements,
@@ -423,7 +435,7 @@ class GradientEmitter:
         dk = self.add(self.qk, t.depth, now.dk, gradients, self.q_turned + q, self.queries_turned)
         dq, dv = wgmma.wait_for([dq, dv], 1)
         self.do.release(cursor, self.lane)
-        self._hand_over(wgmma.unpacked(dq))
+        self.add_part(head, block, wgmma.unpacked(dq))
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
         return Sums(cursor.next(STAGES), wgmma.unpacked(dk), wgmma.unpacked(dv), self.walk.met)
@@ -499,6 +511,10 @@ class GradientEmitter:
             self.meet(PARTS, _part(self.own, buffer), BOTH_THREADS)
         else:
             self.meet(_BOTH, 0, BOTH_THREADS)
+
+    def add_part(self, head: QueryTile, block: Any, sums: Sequence[Any]) -> None:
+        """Adds a warpgroup's part of a block's dQ' to memory."""
+        self._hand_over(sums)
 
     def _hand_over(self, sums: Sequence[Any]) -> None:
         """A part of dQ' to the warp that adds it to memory."""

@@ -8,7 +8,8 @@
               dQ' = K' @ dS'                  added to sums in memory, in f32
     after   sums of dQ become dQ
 
-So it is where heads have up to 128 elements; see `bwd_long_sm90` for longer ones.
+So it is where heads have up to 128 elements; see `bwd_wide_sm90` and `bwd_long_sm90` for longer
+ones, and `bwd_narrow_sm90` for fp8.
 Everything is transposed, so that P' and dS' come out of the products as the next ones take them
 from registers; dS goes to shared memory through `stmatrix` that transposes.  Query heads that share
 a head of keys come one after the other in the same block, whose registers hold their sums.
@@ -49,6 +50,7 @@ from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm90 import Buffers, GradientEmitter
 from .bwd_lists import BlockLists, differs_by_head
 from .bwd_long_sm90 import LongGradientEmitter
+from .bwd_narrow_sm90 import NarrowGradientEmitter
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
@@ -61,7 +63,9 @@ from .bwd_surface import (
     shape_reasons,
     type_reasons,
 )
-from .bwd_tile_sm90 import LONG_QUERIES, MOST_SHARED, GradientTiling
+from .bwd_tile_sm90 import LONG_QUERIES, GradientTiling
+from .bwd_turned import narrow
+from .bwd_wide_sm90 import WideGradientEmitter
 from .bwd_widened import widened
 
 _QUERIES = (128, 64, 96, 48, 32)
@@ -70,8 +74,12 @@ _MOST_ELEMENTS = 256  # of a query, and of a value
 _MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
 _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 # Of the rate, of queries a step.
-_QUERIES_SHARES = {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0}
-_LONG_SHARES = {32: 0.9, 64: 1.0}
+_SHARES = {
+    "": {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0},
+    "narrow": {32: 0.56, 64: 0.95, 128: 1.0},
+    "wide": {32: 1.13},
+    "long": {32: 0.9, 64: 1.0},
+}
 _TILE_SECONDS = 3.7e-6  # of a tile, beside its steps
 # Of the tensor cores' rate, by the most that the larger of D and Dv is.
 _RATE_SHARES = ((64, 0.62), (128, 0.8), (256, 0.47))
@@ -106,7 +114,7 @@ class SdpaBwdSm90Engine(Engine):
         "contiguous elements of a head",
         "Q, K, V and dO of fp8, as `sdpa_fp8_backward` or in its steps: each of either type, and "
         "so P and dS; results of 8 or 16 bits, of any strides, the amax of each and of dS; "
-        "operands are widened in the workspace",
+        "with D and Dv up to 128 multiplied as they are, else widened in the workspace",
         "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and "
         "on the gradients of both, of tensors that broadcast; blocks of queries that a causal "
         "mask, a window, a mask of blocks or numbers of rows and columns (documents) hide are left "
@@ -149,7 +157,7 @@ class SdpaBwdSm90Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found, choice = gradient_of(fusion), _Choice.of(knobs)
-        tiling = _tiling(choice, *head_of(found, _MOST_ELEMENTS))
+        tiling = _tiling(choice, *head_of(found, _MOST_ELEMENTS), is_fp8=found.is_fp8)
         reasons: list[Reason] = []
         if found.group % tiling.parts:
             what = f"SPLIT_H={tiling.parts} of {found.group} heads that share keys"
@@ -158,9 +166,10 @@ class SdpaBwdSm90Engine(Engine):
             reasons.append(
                 knob_reason("REDUCTION_MODE=1 of results that repeat", "REDUCTION_MODE=0")
             )
-        if tiling.is_long and choice.queries not in _LONG_SHARES:
+        if choice.queries not in _SHARES[tiling.form]:
             what = f"TILE_M={choice.queries} of heads of {tiling.depth} and {tiling.width}"
-            reasons.append(knob_reason(what, " or ".join(map(str, _LONG_SHARES))))
+            what += " of fp8" if found.is_fp8 else ""
+            reasons.append(knob_reason(what, " or ".join(map(str, _SHARES[tiling.form]))))
         elif not tiling.is_long and tiling.dq_columns % _COLUMNS:
             what = f"TILE_M={choice.queries} of heads of {tiling.depth}"
             reasons.append(knob_reason(what, f"multiples of {2 * _COLUMNS}"))
@@ -184,20 +193,19 @@ class SdpaBwdSm90Engine(Engine):
             typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
         )
         choice, group = _Choice.of(knobs), found.group
-        parts, tiling = choice.parts, _tiling(choice, depth, width)
+        parts, tiling = choice.parts, _tiling(choice, depth, width, is_fp8=found.is_fp8)
         steps = -(-queries // tiling.queries) * (group // parts)
         columns = -(-keys // tiling.keys)
         longest = 2 * columns / (columns + 1) if found.is_masked and group > 1 else 1.0
         waves = _waves(heads // group * parts * columns, target.sm_count, longest)
         flops = 2 * tiling.queries * tiling.keys * (3 * depth + 2 * width)
         share = next(share for most, share in _RATE_SHARES if max(depth, width) <= most)
-        shares = _LONG_SHARES if tiling.is_long else _QUERIES_SHARES
-        share *= shares[choice.queries]
+        share *= _SHARES[tiling.form][choice.queries]
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = waves * (steps * flops / rate + _TILE_SECONDS)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
         sums = heads * queries * depth
-        if parts > 1 or found.is_fp8:
+        if parts > 1 or (found.is_fp8 and tiling.is_long):
             sums += heads // group * parts * keys * (depth + width)
         moved = bytes_of((*fusion.inputs, *fusion.outputs)) + 2 * 4 * sums
         bound = "tensor cores" if seconds > moved / bandwidth else "memory"
@@ -227,13 +235,14 @@ class SdpaBwdSm90Engine(Engine):
             choice, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
             joins_heads=joins_heads,
-            descends=joins_heads or (is_ordered and parts.has_masks),
+            descends=joins_heads or (is_ordered and parts.has_masks), is_fp8=parts.is_fp8,
         ).plain()  # fmt: skip
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = GradientTiling.of(tile), widened(region, output)
+        tiling = GradientTiling.of(tile)
+        parts = (narrow if tiling.form == "narrow" else widened)(region, output)
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
@@ -252,8 +261,8 @@ class SdpaBwdSm90Engine(Engine):
         if tiling.is_ordered:
             turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
         kept = {}
-        # Scaled results come out of the sums of a tile in the kernel after.
-        if tiling.parts > 1 or parts.twins:
+        # Scaled results of long heads come out of the sums of a tile in the kernel after.
+        if tiling.parts > 1 or (parts.is_fp8 and tiling.is_long):
             for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
                 bytes_ = plan.tiles * tiling.key_part_bytes(elements)
                 kept[name] = output.workspace(name, bytes_)
@@ -272,13 +281,21 @@ class SdpaBwdSm90Engine(Engine):
             own = [targets[place] for place in parts.kept]
             own += added(kernel, parts, elements, of_scores=True)
             buffers = Buffers(rows, sums, turns, kept)
-            emitter = LongGradientEmitter if tiling.is_long else GradientEmitter
+            emitter = _EMITTERS[tiling.form]
             emitter(kernel, parts, schedule(kernel), buffers, own).emit()
         output.launch(kernel, (plan.tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
             AfterEmitter(kernel, parts, schedule(kernel), sums, kept, elements).emit()
         output.launch(kernel, (AfterEmitter.blocks(plan, kept, elements), 1, 1))
+
+
+_EMITTERS = {
+    "": GradientEmitter,
+    "narrow": NarrowGradientEmitter,
+    "wide": WideGradientEmitter,
+    "long": LongGradientEmitter,
+}
 
 
 # ---- clauses
@@ -302,16 +319,17 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 def _tiling(
     choice: _Choice, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
-    joins_heads: bool = False, descends: bool = False,
+    joins_heads: bool = False, descends: bool = False, is_fp8: bool = False,
 ) -> GradientTiling:  # fmt: skip
     queries, of_long = choice.queries, {}
-    if max(depth, width) > MOST_SHARED:
+    form = GradientTiling.form_of(depth, width, is_fp8=is_fp8)
+    if form == "long":
         queries, of_long = LONG_QUERIES, {"at_once": queries}
     return GradientTiling.of({
         "queries": queries, "depth": depth, "width": width,
         "is_longest_first": is_longest_first, "cuts": cuts, "parts": choice.parts,
         "joins_heads": joins_heads, "is_ordered": not choice.in_any_order,
-        "descends": descends, **of_long,
+        "descends": descends, "form": form, **of_long,
     })  # fmt: skip
 
 

@@ -102,7 +102,7 @@ class GradientWalk:
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
         self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
-        if parts.twins:
+        if parts.is_fp8:
             leaves |= self._numbers(leaves)
         self.factor, self.of_weights = 1.0, None
         if parts.score_masks is not None:
@@ -124,7 +124,7 @@ class GradientWalk:
         self.factor, self.of_weights = self._factors(leaves, masked)
         if parts.scaled is not None:
             scores[parts.scaled[0]] = Forward(parts.scaled[1])
-        elif parts.twins:
+        elif parts.is_fp8:
             value, _ = parts.multiple_of(parts.call_s.results[0], masked.inner)
             scores[value] = self.hands["sums"]
         hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
@@ -147,7 +147,7 @@ class GradientWalk:
         """(factor of the walked value in the scores, factor of dP in dP - delta): numbers or f32
         values; None for the second: dP is walked."""
         parts = self.parts
-        if not parts.twins:
+        if not parts.is_fp8:
             return parts.scaled[2] if parts.scaled is not None else 1.0, None
         walk = Walk(self.kernel, leaves, parts.region.symbols)
         _, of_scores = parts.multiple_of(parts.call_s.results[0], masked.inner)

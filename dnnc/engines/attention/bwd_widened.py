@@ -1,12 +1,14 @@
 # pyright: basic
-"""Operands of fp8 as f16, which holds each of their numbers, in the workspace.
+"""Operands of fp8 in the workspace: as f16, which holds each of their numbers, or for TMA.
 
 The kernel before the main one of attention's gradient writes them, with the work of all its blocks:
-the main ones then take operands of 16 bits, whose transposed tiles tensor cores can read.
+the main ones then take operands of 16 bits, whose transposed tiles tensor cores can read, or bytes
+that TMA copies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,36 +27,45 @@ from ...codegen.state import each
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops
 from ...dialect.tensor import Tensor, packed_strides
+from ...dtypes import DType
 from ...expr import ceildiv, product
 from ...mlir import arith
 
 _NAMES = ("q", "k", "v", "do")
 _VECTOR = 8  # elements of a head that a thread has at a time
+_ROW_UNIT = 16  # bytes that rows of a twin are a multiple of
 
 
 def widened(region: Region, output: Output) -> GradientRegion:
     """The parts of a region, with operands of fp8 as f16 in the workspace of an output."""
-    parts = GradientRegion(region)
-    taken = {tensor.uid for tensor in (*region.arguments.values(), *(t for _, t in region.outputs))}
-    free = (uid for uid in count(1) if uid not in taken)
+    parts, free = GradientRegion(region), free_uids(region)
     twins = dict[str, Tensor]()
     for name in _NAMES:
         source = parts.source(name)
         if source.tensor.type.is_fp8:
             axes = source.axes(is_turned=name == "v")
-            twins[name] = _twin(source.tensor, axes, next(free))
+            twins[name] = twin_of(source.tensor, axes, next(free), dtypes.f16)
             output.tensor(twins[name])
     return GradientRegion(region, twins)
 
 
-def _twin(tensor: Tensor, axes: tuple[int, int], uid: int) -> Tensor:
-    """A tensor as f16.  axes: of a head's elements, which are contiguous then, and of rows."""
+def free_uids(region: Region) -> Iterator[int]:
+    """Uids that no tensor of a region has."""
+    taken = {tensor.uid for tensor in (*region.arguments.values(), *(t for _, t in region.outputs))}
+    return (uid for uid in count(1) if uid not in taken)
+
+
+def twin_of(tensor: Tensor, axes: tuple[int, int], uid: int, dtype: DType) -> Tensor:
+    """A tensor of another type.  axes: of a head's elements, which are contiguous then, and of
+    rows."""
     elements, rows = axes
     order = [axis for axis in range(tensor.rank) if axis not in axes] + [rows, elements]
-    packed = packed_strides(tuple(tensor.shape[axis] for axis in order))
+    unit = _ROW_UNIT * 8 // dtype.bits
+    sizes = [tensor.shape[axis] for axis in order]
+    packed = packed_strides((*sizes[:-1], ceildiv(sizes[-1], unit) * unit))
     strides = dict(zip(order, packed, strict=True))
     return replace(
-        tensor, uid=uid, dtype=dtypes.f16, strides=tuple(strides[a] for a in range(tensor.rank))
+        tensor, uid=uid, dtype=dtype, strides=tuple(strides[a] for a in range(tensor.rank))
     )
 
 
@@ -82,6 +93,8 @@ def _copy(
     at = [found[axis] for axis in range(len(found))]
     at[elements] = Index(at[elements].index().base * _VECTOR, 1, _VECTOR)
     loaded = GlobalTensor(kernel, source).load(at, _VECTOR)
-    wide = from_f8(loaded, str(element_type(source.type)), _VECTOR)
-    narrow = ops.vector_type(element_type(dtypes.f16), _VECTOR)
-    GlobalTensor(kernel, twin).store(at, arith.TruncFOp(narrow, wide).result)
+    if twin.type != source.type:
+        wide = from_f8(loaded, str(element_type(source.type)), _VECTOR)
+        narrow = ops.vector_type(element_type(twin.type), _VECTOR)
+        loaded = arith.TruncFOp(narrow, wide).result
+    GlobalTensor(kernel, twin).store(at, loaded)

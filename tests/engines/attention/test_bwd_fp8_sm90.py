@@ -14,6 +14,11 @@ CASES = {
         {"attn_scale": 0.25, "use_causal_mask": True}, batch=1, heads=2, kv_heads=1, rows=70,
         columns=133, depth=72, value_depth=40, out=F16,
     ),
+    # Two parts of dK and of dV, three blocks of queries; bytes stored 16 at a time.
+    "whole": gradient_fp8(
+        {"attn_scale": 0.25}, batch=1, heads=1, kv_heads=1, rows=130, columns=70, depth=128,
+        value_depth=128,
+    ),
     "long": gradient_fp8({"attn_scale": 0.25}, rows=33, columns=66, depth=136, value_depth=40),
     "padding": gradient_fp8(
         lambda g: {**lengths(g), "use_deterministic_algorithm": True}, rows=33, columns=18, out=E5M2

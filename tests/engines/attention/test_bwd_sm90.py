@@ -58,6 +58,8 @@ LONG = [
     ({**CAUSAL, **REPEATED}, dtypes.bf16, 70, 100, heads_of(256, heads=2, kv_heads=1)),
     (CAUSAL, dtypes.bf16, 70, 150, heads_of(224, 72, heads=2)),
     (lambda g: {**lengths(g, 1), **WINDOW}, dtypes.f16, 130, 65, heads_of(136, 256)),
+    # Three panels of dQ beside short values: 128 keys a tile.
+    ({**CAUSAL, **REPEATED}, dtypes.f16, 70, 150, heads_of(192, 128, heads=2, kv_heads=1)),
 ]
 
 
@@ -66,10 +68,32 @@ LONG = [
 @pytest.mark.feature
 @pytest.mark.registers
 @pytest.mark.parametrize(
-    ("arguments", "io", "rows", "columns", "dims"), LONG, ids=["ordered", "causal", "window"]
+    ("arguments", "io", "rows", "columns", "dims"),
+    LONG,
+    ids=["ordered", "causal", "window", "wide"],
 )
 def test_long_heads(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, may_spill=False, **dims)
+
+
+def test_scaled_queries_of_three_panels():
+    """dQ that a number in memory multiplies, and its amax; added to from registers."""
+    g = dnnc.pygraph("scaled", io_data_type="f16", intermediate_data_type="f32", target="sm_90a")
+    q, k = g.tensor([1, 1, 40, 192], name="q"), g.tensor([1, 1, 70, 192], name="k")
+    v, o, do = (
+        g.tensor([1, 1, rows, 40], name=name) for rows, name in ((70, "v"), (40, "o"), (40, "do"))
+    )
+    stats = g.tensor([1, 1, 40, 1], data_type="FLOAT", name="stats")
+    dq, *others = g.sdpa_backward(q, k, v, o, do, stats, **CAUSAL)
+    dq.set_data_type("FLOAT")
+    others.append(g.mul(dq, g.tensor([1, 1, 1, 1], data_type="FLOAT", name="number")))
+    for result in others:
+        result.set_output().set_data_type("HALF")
+    amax = g.reduction(dq, mode="AMAX").set_dim([1, 1, 1, 1]).set_stride([1, 1, 1, 1])
+    amax.set_output().set_data_type("FLOAT")
+    # P and dS are rounded to f16, which moves the largest of the sums, an f32.
+    plan = check(g, engine="sdpa_bwd_sm90", target="sm_90a", allowance=2.0**-8)
+    assert len(plan.programs[0].kernels) == 3
 
 
 @pytest.mark.in_turn
