@@ -89,7 +89,10 @@ def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
     ids=str,
 )
 def test_depthwise_tiles_of_fewer_blocks_are_not_like_one_that_spills(knobs, is_like):
-    base = {"LOAD_SIZE": 8, "TILE_ROWS": 4, "TILE_COLS": 4, "OCCUPANCY": 3, "SPECFILT": 0}
+    base = {
+        "LOAD_SIZE": 8, "BLOCK_SIZE": 128, "ARRAY_SIZE_PER_THREAD": 1, "TILE_ROWS": 4, "TILE_COLS": 4,
+        "OCCUPANCY": 3, "SPECFILT": 0,
+    }  # fmt: skip
     text = "conv_depthwise:" + ":".join(f"{name}={value}" for name, value in base.items())
     assert spills.is_like(engine_named("conv_depthwise"), {**base, **knobs}, [text]) is is_like
 
@@ -112,8 +115,12 @@ def test_attention_by_fewer_keys_is_not_like_one_that_spills():
     [(128, 128, True), (128, 112, False), (192, 96, True), (192, 80, False), (64, 160, False)],
 )
 def test_attention_of_hopper_by_what_its_warpgroups_have(rows, keys, is_like):
-    text = "sdpa_fwd_sm90:TILE_M=128:TILE_N=128:STAGES=2"
-    knobs = {"TILE_M": rows, "TILE_N": keys, "STAGES": 3}
+    base = {
+        "TILE_M": 128, "TILE_N": 128, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1,
+        "PACK_GQA": 0, "SPLIT_KV": 1,
+    }  # fmt: skip
+    text = "sdpa_fwd_sm90:" + ":".join(f"{name}={value}" for name, value in base.items())
+    knobs = base | {"TILE_M": rows, "TILE_N": keys, "STAGES": 3}
     assert spills.is_like(engine_named("sdpa_fwd_sm90"), knobs, [text]) is is_like
 
 

@@ -45,7 +45,7 @@ def calls(function: Callable[[], object]) -> int:
     return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("target", "most"), [("sm_90a", 21_000), ("sm_90", 12_400)])
+@pytest.mark.parametrize(("target", "most"), [("sm_90a", 22_000), ("sm_90", 13_000)])
 def test_second_graph(target, most):
     ranked(graph(512, 1536, 768, target))
     assert calls(lambda: ranked(graph(1024, 4096, 2048, target))) < most
@@ -104,7 +104,7 @@ def test_configs_for_ranges_of_a_symbol():
     target = of("sm_90a")
     best = heuristics.best_config(g, target)
     guarded_configs(g, target, best)
-    assert calls(lambda: guarded_configs(g, target, best)) < 127_000
+    assert calls(lambda: guarded_configs(g, target, best)) < 129_000
 
 
 def test_what_a_fusion_remembers_is_of_the_sizes_that_are_assumed():
