@@ -31,7 +31,7 @@ from tests.support.imports import ImportGraph, is_mirror
 
 ROOT = Path(__file__).parent.parent
 UNKNOWN = 0.1  # seconds of a test that was never run here
-UNKNOWN_MOST = 10.0  # which it may take: none begins later than that before the end
+UNKNOWN_LAST = 1.0  # before the end none begins: one that is late is ended, at a cost
 UNKNOWN_FILE = 4.0
 FINISHING = 7.0  # seconds from the last test to the end of the processes
 NEAR = 1  # how far a test file is from a change whose tests do not rotate
@@ -143,7 +143,7 @@ class Lane:
     def pytest_runtest_protocol(self, item, nextitem):
         known = self.known.get(item.nodeid)
         slowness = max(self.slowness, self.taken / self.expected)
-        if time.time() + (slowness * known if known else UNKNOWN_MOST) < self.end:
+        if time.time() + (slowness * known if known else UNKNOWN_LAST) < self.end:
             self.expected += self.seconds(item)
             return None
         self.left.append(item.nodeid)
