@@ -236,7 +236,7 @@ def test_sums_that_keep_pixels_of_phases_are_refused(x, kept):
 
 
 def test_dgrad_with_a_stride_and_a_batch_norm_is_one_fusion():
-    """Of channels along rows.  On an H200 it took 326 us, in tiles of 192 pixels 367, with pixels
+    """Puts channels along rows.  On an H200 it took 326 us, in tiles of 192 pixels 367, with pixels
     along rows 416."""
     g = new_graph()
     of_norm(g, dgrad(g, [256, 256, 56, 56], [512, 256, 1, 1], around(0, 2)))
