@@ -53,10 +53,10 @@ from .facts_sm90 import (
     beside_of,
     conv_facts_of,
     conv_work_of,
+    gradient_lines,
     multiplied_share,
     side_by_side_of,
     tiled_shape_of,
-    turned_lines,
     y_loads,
 )
 from .halo_knobs_sm90 import COLUMNS as HALO_COLUMNS
@@ -250,7 +250,7 @@ class ConvSm90Engine(Engine):
             multiplied=multiplied_share(fusion, beside, choice),
             chunk=chunk_of_phases(tiled_shape_of(fusion), choice, target),
             past=_past_rows(facts, work.n, tile[1]),
-            lines=turned_lines(shape_of(conv_of(fusion)), facts.row.element_bytes),
+            lines=gradient_lines(shape_of(conv_of(fusion)), facts.row.element_bytes),
         )
         found = hopper_tile(
             block,

@@ -168,7 +168,7 @@ class PixelLoads(NamedTuple):
     come for all of k at once, so that stages are parts of one load; 0: products read it where it
     is.  chunk: rows of tiles of every phase of a gradient that come before any further rows, see
     `TileOrder`.  past: rows of a filter's tile that are none, of few outputs whose k lie together.
-    lines: of memory that a row of a filter meets which is turned, about; 0: it is not.
+    lines: of memory that a row of a gradient's filter meets, about; 0: of no gradient.
     """
 
     is_im2col: bool = False
@@ -236,7 +236,9 @@ class HopperTile:
         products = self._product_seconds(steps)
         if self.block.cluster != (1, 1) and not work.groups:
             products *= self._cluster_share(work, rounds)
-        busy = self._busy_seconds(rounds, products, after)
+        busy = rounds * self._tile_seconds(steps, products, after)
+        if self.block.takes_turns:
+            busy += after
         if work.phases:
             busy = self._phases_seconds(work, after)
         busy += self._fill_seconds
@@ -301,20 +303,16 @@ class HopperTile:
         """Whether a tile has few elements of a row of C."""
         return min(work.n, self.block.tile[1]) <= _SHORT_ROW
 
-    def _busy_seconds(self, rounds: int, products: float, after: float) -> float:
-        """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
-        and of what follows them."""
-        found = rounds * self._tile_seconds(products, after)
-        return found + (after if self.block.takes_turns else 0.0)
-
-    def _tile_seconds(self, products: float, after: float) -> float:
-        """Seconds from a tile to a block's next one."""
+    def _tile_seconds(self, steps: float, products: float, after: float) -> float:
+        """Seconds from a tile of so many stages to a block's next one."""
         if not self.block.takes_turns:
             return products + after
-        turns = _TURN_SECONDS, _CLUSTER_TURN_SECONDS
-        if self.pixels.lines:
-            turns = _GRADIENT_TURN_SECONDS, _CLUSTER_GRADIENT_TURN_SECONDS
-        products += turns[self.block.cluster != (1, 1)]
+        is_alone = self.block.cluster == (1, 1)
+        turn = _TURN_SECONDS if is_alone else _CLUSTER_TURN_SECONDS
+        if self.pixels.lines:  # loads of a long tile go on meanwhile
+            least = _GRADIENT_TURN_SECONDS if is_alone else _CLUSTER_GRADIENT_TURN_SECONDS
+            turn = max(turn / steps, least)
+        products += turn
         # A warpgroup has two tiles' time for its own products and epilogue.
         return max(products, (products + after) / 2)
 
@@ -322,8 +320,9 @@ class HopperTile:
         """Seconds of the cluster that has most to do, of tiles with as many stages as their phase
         has."""
         across, down = -(-work.n // self._wide), -(-work.m // self._tall)
-        products = [self._product_seconds(steps) for steps in work.phases]
-        each = [self._tile_seconds(seconds, after) for seconds in products]
+        each = [
+            self._tile_seconds(steps, self._product_seconds(steps), after) for steps in work.phases
+        ]
         each *= work.count // len(work.phases)
         found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
         return found + (after if self.block.takes_turns else 0.0)
