@@ -48,8 +48,8 @@ _LEAST_BYTES_SHARE = 0.2
 _HALF_LINE = (
     0.55  # of a line's time, what a row takes that is half a line at most, behind whole ones
 )
-# Lines that a row of a turned filter takes as long as, where several follow each other in one: 8, 16
-# and 24 outputs of 1x1 filters took 14 to 17 ns a row.
+# Lines that a row of a turned filter takes as long as, where several follow each other in one: of
+# 8, 16 and 24 outputs of 1x1 filters a row took 14 to 17 ns.
 _SAME_LINE = 5.5
 _SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory

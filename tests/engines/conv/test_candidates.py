@@ -59,7 +59,8 @@ def test_of_drawn_convolutions(name):
 
 
 # X, outputs, taps, stride, padding; whether it is the gradient by the image; tile and cluster.  On
-# an H200 they took 470 us, 6.0, 16.3, 395 and 177, what was chosen before 786, 7.0, 17.1, 441 and 248.
+# an H200 they took 470 us, 6.0, 16.3, 177 and 395, what was chosen before 786, 7.0, 17.1, 248 and
+# 441.
 TIMED = {
     "few outputs": ([64, 3, 224, 224], 64, 3, 1, 1, True, (128, 8, 1, 1)),
     "no cluster past the end": ([16, 192, 17, 17], 320, 3, 2, 0, False, (64, 64, 1, 1)),
