@@ -79,13 +79,13 @@ class NarrowWalk(GradientWalk):
     """Words have four queries, two neighbours of two blocks of 8 columns."""
 
     def words(self, *args: Any, **named: Any) -> tuple[list[Any], list[Any]]:
-        self._pairs: tuple[list[Any], list[Any]] = ([], [])
+        self._waiting: tuple[list[Any], list[Any]] = ([], [])
         weights, gradients = super().words(*args, **named)
         return [w for w in weights if w is not None], [g for g in gradients if g is not None]
 
     def _word(self, pair: Any, which: int) -> Any:
         """The word of a pair and of that in the block of columns before; None: it is to come."""
-        pairs = self._pairs[which]
+        pairs = self._waiting[which]
         pairs.append(ops.elements(pair))
         if (len(pairs) - 1) % 4 < 2:  # [block of columns][upper, lower row]
             return None
