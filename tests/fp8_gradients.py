@@ -47,6 +47,8 @@ def operands_of(op, seed, numbers=NUMBERS, sizes=None, **known):
 # What a product's sum in f32, or one P or dS that f32 rounds otherwise, moves a result by; of a few
 # elements, whose inputs differ from run to run on a device, one may move more.
 EXACT, EXACT_ON_DEVICE = 2e-3, 2e-2
+# A largest element is one: where one dS is rounded to its neighbour, its term moves by an eighth.
+LARGEST_ON_DEVICE = 2.0**-3
 # What rounding a result to its type does to the norm of its error.
 RESULTS = {dtypes.f32: 0.0, dtypes.f16: 2.0**-11, dtypes.f8e4m3: 2.0**-5, dtypes.f8e5m2: 2.0**-4}
 
@@ -77,7 +79,8 @@ def run(build, engine, target, most, numbers=NUMBERS, knobs=(), **known):
         actual = widen(made[tensor.uid])
         assert np.isfinite(actual).all(), field.name
         error = relative_error(actual, exact[field.name], 1e-2)
-        bound = EXACT if where is machine.INTERPRETER else EXACT_ON_DEVICE
+        on_device = LARGEST_ON_DEVICE if field.name.startswith("amax") else EXACT_ON_DEVICE
+        bound = EXACT if where is machine.INTERPRETER else on_device
         bound += RESULTS[tensor.type]
         assert error < bound, f"relative error {error:.3g} of {field.name}"
         found[field.name] = actual

@@ -90,8 +90,8 @@ def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
 )
 def test_depthwise_tiles_of_fewer_blocks_are_not_like_one_that_spills(knobs, is_like):
     base = {
-        "LOAD_SIZE": 8, "BLOCK_SIZE": 128, "ARRAY_SIZE_PER_THREAD": 1, "TILE_ROWS": 4, "TILE_COLS": 4,
-        "OCCUPANCY": 3, "SPECFILT": 0,
+        "LOAD_SIZE": 8, "BLOCK_SIZE": 128, "ARRAY_SIZE_PER_THREAD": 1, "TILE_ROWS": 4,
+        "TILE_COLS": 4, "OCCUPANCY": 3, "SPECFILT": 0,
     }  # fmt: skip
     text = "conv_depthwise:" + ":".join(f"{name}={value}" for name, value in base.items())
     assert spills.is_like(engine_named("conv_depthwise"), {**base, **knobs}, [text]) is is_like

@@ -10,6 +10,7 @@ from dnnc.engines.conv.wgrad_sm90 import CONV_WGRAD_SM90
 from dnnc.errors import Status
 from dnnc.target import of
 from tests.dialect.conv_gradient_examples import PEERS, response_dims
+from tests.support import machine
 from tests.support.checked import check, random_inputs
 
 from . import test_pattern as test_conv
@@ -128,8 +129,9 @@ def test_one_plan_serves_every_size(parts):
     dw = g.mul(gradient(g, x, w, **around(1, 2)), g.tensor([1, 1, 1, 1]))
     g.add(dw, image(g, w)).set_output()
     dw.set_output().set_data_type(dtypes.f32).set_stride(packed(w))
-    plan = run(g, {"N": 1, "H": 5}, {"SPLIT_K_BUF": parts})
-    check(g, {"N": 4, "H": 8}, plan=plan, slack=4.0)
+    cut = machine.current().cut  # of rows of DW whose sums cancel
+    plan = run(g, {"N": 1, "H": 5}, {"SPLIT_K_BUF": parts}, allowance=cut)
+    check(g, {"N": 4, "H": 8}, plan=plan, slack=4.0, allowance=cut)
 
 
 @pytest.mark.in_turn
