@@ -249,9 +249,13 @@ def _cells_beside(row: Mapping[str, Any], mode: str) -> list[str]:
 
 
 def _group(name: str) -> str:
-    """The part of a case's name without its sizes: type/operation, and a layout."""
-    _, dtype, operation, _, *layout = name.split("/")
-    return "/".join([dtype, operation, *layout])
+    """The part of a case's name without its family and sizes: type/operation, and a layout; of a
+    family of one type, the operation."""
+    _, *kind, sizes_or_layout = name.split("/")
+    if len(kind) < 3:
+        return "/".join(kind)
+    dtype, operation, _, *more = kind
+    return "/".join([dtype, operation, *more, sizes_or_layout])
 
 
 def _cell(entry: Mapping[str, Any] | None) -> str:

@@ -105,3 +105,17 @@ def test_rates_of_another_mode_stand_beside(mode):
 def test_there_are_no_columns_of_another_mode_without_such_rates():
     assert "hot: ours" not in results.markdown(DATA)
     assert "cool: ours" not in results.markdown(DATA)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("matmul/bf16/bias_gelu/4096x4096x4096", "bf16/bias_gelu"),
+        ("attention/bf16/causal/4x32x4096-d128/gqa4/q1", "bf16/causal/gqa4/q1"),
+        ("attention_fp8_backward/full/4x16x4096-d128", "full"),
+    ],
+)
+def test_a_group_of_cases_has_no_sizes(name, group):
+    assert f"- {group}:" in results.markdown(
+        {**DATA, "rows": {name: row(1e-3, 2e-3), "matmul/fp16/none/8x8x8": row(1e-3, 2e-3)}}
+    )
