@@ -208,7 +208,10 @@ class SdpaBwdSm80Engine(Engine):
             is_falling(transposed(parts.condition)),
             is_triangular(parts.condition),
         )
-        passes = _passes(_Choice.of(knobs), depth, width, has_scores=parts.has_scores)
+        choice = _Choice.of(knobs)
+        if choice.is_one:  # a block has all tiles of one head
+            of_keys = of_queries = False
+        passes = _passes(choice, depth, width, has_scores=parts.has_scores)
         return {
             "passes": [
                 replace(p, is_longest_first=of_keys if p.of_keys else of_queries).plain()
