@@ -25,10 +25,13 @@ from ...codegen.hopper.staged_store import store_turned
 from ...codegen.memory import smem
 from ...codegen.memory.turned_tile import permuted
 from ...codegen.scalars.byte_math import f8_word
+from ...codegen.scalars.scalar import element_type
+from ...dtypes import DType
 from ...mlir import arith, llvm
 from .bwd_kernel_sm90 import GradientEmitter, Sums
 from .bwd_rows_store import BUFFER_BYTES, RowsStore
 from .bwd_schedule import KeyTile
+from .bwd_surface import FP8
 from .bwd_tile_sm90 import STAGES, NarrowTiling
 from .bwd_walk import GradientWalk
 from .entry import Entry
@@ -119,9 +122,9 @@ class NarrowGradientEmitter(GradientEmitter):
         }
         q, k, v, do = (self.parts.source(name).tensor.type for name in ("q", "k", "v", "do"))
         self.qk, self.vo = wgmma.INSTRUCTIONS[k, q], wgmma.INSTRUCTIONS[v, do]
-        self.of_dv, self.of_dk = wgmma.INSTRUCTIONS[q, do], wgmma.INSTRUCTIONS[do, q]
-        self.of_dq = wgmma.INSTRUCTIONS[k, do]
-        self.types = (q, do)
+        self.types = p, ds = _fp8_type(self.parts.weights), _fp8_type(self.parts.gradients)
+        self.of_dv, self.of_dk = wgmma.INSTRUCTIONS[p, do], wgmma.INSTRUCTIONS[ds, q]
+        self.of_dq = wgmma.INSTRUCTIONS[k, ds]
         self.key_rows = wgmma.Panels(t.keys, 1)
         self.query_rows = wgmma.Panels(t.queries, 1)
         self.keys_turned = wgmma.Panels(t.turned_depth, 1)
@@ -297,6 +300,11 @@ class _Flight:
             return None
         (made,) = wgmma.wait_for([self._made])
         return made
+
+
+def _fp8_type(value: Any) -> DType:
+    """The type of a tensor of fp8."""
+    return next(t for t in FP8 if element_type(t) == value.type.element_type)
 
 
 def _columns(elements: int) -> list[tuple[int, int]]:

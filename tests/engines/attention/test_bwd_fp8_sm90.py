@@ -1,11 +1,17 @@
 """Engine sdpa_bwd_sm90 on operands of fp8: results, scales and amax against the reference."""
 
+import numpy as np
 import pytest
 
+import dnnc
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.options import Options
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient_fp8
 from tests.fp8_gradients import run
+from tests.support import machine
+from tests.support.checked import random_inputs
 
 pytestmark = pytest.mark.sm90
 F16, E5M2 = dtypes.f16, dtypes.f8e5m2
@@ -34,3 +40,37 @@ def run_sm90(build, **more):
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name):
     run_sm90(CASES[name])
+
+
+def in_steps(of_p, of_ds):
+    """The gradient of attention in its steps, operands of E5M2.  of_p, of_ds: types of P and dS."""
+    g = dnnc.pygraph("steps", io_data_type=E5M2, intermediate_data_type="f32")
+    q, k, v, o, do = (g.tensor([1, 1, 40, 64], name=name) for name in ("q", "k", "v", "o", "do"))
+    stats = g.tensor([1, 1, 40, 1], data_type="f32", name="stats")
+
+    def turned(x):
+        return g.transpose(x, [0, 1, 3, 2]).set_data_type(x.get_data_type())
+
+    p = g.exp(g.sub(g.mul(g.matmul(q, turned(k)), 0.125), stats))
+    p8 = g.identity(p).set_data_type(of_p)
+    delta = g.reduction(g.mul(do, o), mode="ADD").set_dim([1, 1, 40, 1])
+    ds = g.mul(g.mul(p, g.sub(g.matmul(do, turned(v)), delta)), 0.125)
+    ds8 = g.identity(ds).set_data_type(of_ds)
+    made = g.matmul(ds8, k), g.matmul(turned(ds8), q), g.matmul(turned(p8), do)
+    for tensor, name in zip(made, ("dq", "dk", "dv"), strict=True):
+        tensor.set_output().set_data_type(F16).set_name(name)
+    return g
+
+
+def test_weights_of_another_type_than_operands():
+    """P and dS multiplied as what they are; compared with the engine that widens them."""
+    graph = in_steps(dtypes.f8e4m3, dtypes.f8e4m3).graph.finalize()
+    given, where = random_inputs(graph, {}), machine.current()
+    (stats,) = (t.uid for t in graph.inputs if t.name == "stats")
+    given[stats] = np.full_like(given[stats], 5.0)
+    found = {}
+    for engine in ("sdpa_bwd_sm90", "sdpa_bwd_sm80"):
+        found[engine] = where.run(compile_graph(graph, "sm_90a", Options(engine=engine)), given)
+    for tensor in graph.outputs:
+        actual, exact = (made[tensor.uid].astype(np.float64) for made in found.values())
+        assert np.linalg.norm(actual - exact) < 0.02 * np.linalg.norm(exact), tensor.name
