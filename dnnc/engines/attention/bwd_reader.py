@@ -83,13 +83,21 @@ class GradientReader(OperandReader):
     def _result(self, op: Matmul) -> Tensor:
         """The output that a product makes, by way of views of its batch and products by numbers
         alone, before its rows are packed."""
-        tensor = op.c
+        tensor, is_product = op.c, True
         while tensor not in self.fusion.outputs:
-            readers = [o for o in self.fusion.readers.get(tensor, ()) if not _is_amax(o)]
+            found = self.fusion.readers.get(tensor, ())
+            readers = [o for o in found if not _is_amax(o)]
+            is_product = is_product and len(readers) == len(found)
             if len(readers) == 1 and isinstance(readers[0], RaggedStore):
+                if not is_product:
+                    raise Unlike(
+                        f"{tensor.label}, scaled or with its amax, to packed rows",
+                        "rows in place, or products as they are",
+                    )
                 return tensor
             if len(readers) != 1 or not self._keeps_result(readers[0]):
                 raise Unlike(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
+            is_product = is_product and self._multiple(readers[0]) is None
             tensor = readers[0].results[0]
         if self.fusion.readers.get(tensor):
             raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
