@@ -26,7 +26,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...expr import Expr, ceildiv
 from ...mlir import arith, nvvm
-from .bwd_finish import Finish, is_plain
+from .bwd_finish import Finish, is_moved
 from .bwd_keys import KeyGradients
 from .bwd_packed import PackedRows
 from .bwd_results import PANEL_REGISTERS, TOGETHER, ResultRows, RowPlace
@@ -89,8 +89,8 @@ class AfterEmitter:
 
     def __post_init__(self) -> None:
         t = self.schedule.tiling
-        self.is_plain = is_plain(self.parts, "dq")
-        if not self.is_plain or t.is_long:
+        self.is_moved = is_moved(self.parts, "dq")
+        if not self.is_moved or t.is_long:
             return
         _, tensor = self.parts.region.outputs[self.parts.results["dq"]]
         rank = tensor.rank
@@ -110,10 +110,10 @@ class AfterEmitter:
         bytes_ = []
         if is_long:
             results.insert(0, LongQueryGradients(self.kernel, self.parts, s, "dq", self.sums))
-        elif self.is_plain:
+        elif self.is_moved:
             bytes_.append(s.tiling.depth_panels * self.store.bytes)
         for result in results:
-            if result.is_plain:
+            if result.is_moved:
                 result.describe()
                 bytes_.append(result.bytes * (CONSUMERS if is_long else 1))
         if bytes_:
@@ -125,7 +125,7 @@ class AfterEmitter:
         if is_long:
             work += [(_pairs(result.units), partial(self._unit, result)) for result in results]
         else:
-            of_queries = self._queries if self.is_plain else self._finish_queries
+            of_queries = self._queries if self.is_moved else self._finish_queries
             work.append((s.blocks, of_queries))
             work += [(result.units, partial(self._keys, result)) for result in results]
         for place, elements in self.added.items():
@@ -162,7 +162,7 @@ class AfterEmitter:
 
     def _keys(self, result: KeyGradients, number: Any) -> None:
         """A tile's dK or dV; each warpgroup has its own keys."""
-        if not result.is_plain:
+        if not result.is_moved:
             result.finish(number, self.group, self.thread)
             return
         own_rows = self.group * (wgmma.M * wgmma.ROW_BYTES)
@@ -182,7 +182,7 @@ class AfterEmitter:
         such."""
         unit = number * CONSUMERS + self.group
         with ops.if_(unit < self.kernel.size(result.units)):
-            if result.is_plain:
+            if result.is_moved:
                 self._store_unit(result, unit)
             else:
                 result.finish(unit, 0, self.thread)

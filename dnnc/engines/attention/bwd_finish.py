@@ -13,6 +13,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.hopper import tma
 from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals.largest import larger, meet
@@ -22,8 +23,17 @@ from .walk import Hand
 
 
 def is_plain(parts: GradientRegion, name: str) -> bool:
-    """Whether the result dq, dk or dv is the sums of its product, but for its type."""
-    return parts.is_finished(name) and not parts.largest_of(name)
+    """Whether the result dq, dk or dv is the sums of its product, but for its type, not of fp8."""
+    _, tensor = parts.region.outputs[parts.results[name]]
+    return parts.is_finished(name) and not parts.largest_of(name) and not tensor.type.is_fp8
+
+
+def is_moved(parts: GradientRegion, name: str) -> bool:
+    """Whether the result dq, dk or dv goes from shared memory to memory as the sums of its product:
+    by TMA, or packed."""
+    _, tensor = parts.region.outputs[parts.results[name]]
+    can_move = tma.refusal(tensor, (tensor.rank - 1, tensor.rank - 2)) is None
+    return is_plain(parts, name) and (can_move or parts.packed(name) is not None)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
 from ...expr import Expr
 from ...mlir import arith
-from .bwd_finish import Finish, is_plain
+from .bwd_finish import Finish, is_moved
 from .bwd_packed import PackedRows
 from .bwd_schedule import GradientSchedule
 
@@ -47,8 +47,8 @@ class ResultRows:
     name: str
 
     def __post_init__(self) -> None:
-        self.is_plain = is_plain(self.parts, self.name)
-        if not self.is_plain:
+        self.is_moved = is_moved(self.parts, self.name)
+        if not self.is_moved:
             return
         _, tensor = self.parts.region.outputs[self.parts.results[self.name]]
         box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (64, wgmma.M))

@@ -47,6 +47,7 @@ from ..surface import (
 from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
 from .bwd_before import BeforeEmitter
+from .bwd_finish import is_moved
 from .bwd_kernel_sm90 import Buffers, GradientEmitter
 from .bwd_lists import BlockLists, differs_by_head
 from .bwd_long_sm90 import LongGradientEmitter
@@ -261,8 +262,9 @@ class SdpaBwdSm90Engine(Engine):
         if tiling.is_ordered:
             turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
         kept = {}
-        # Scaled results of long heads come out of the sums of a tile in the kernel after.
-        if tiling.parts > 1 or (parts.is_fp8 and tiling.is_long):
+        # Scaled results, but of narrow tiles, come out of the sums of a tile in the kernel after.
+        is_scaled = parts.is_fp8 or not all(is_moved(parts, name) for name in ("dk", "dv"))
+        if tiling.parts > 1 or (is_scaled and tiling.form != "narrow"):
             for name, elements in (("dk", tiling.depth), ("dv", tiling.width)):
                 bytes_ = plan.tiles * tiling.key_part_bytes(elements)
                 kept[name] = output.workspace(name, bytes_)

@@ -9,6 +9,7 @@ from dnnc.choosing.heuristics import best_config
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
+from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
@@ -94,6 +95,38 @@ def test_scaled_queries_of_three_panels():
     # P and dS are rounded to f16, which moves the largest of the sums, an f32.
     plan = check(g, engine="sdpa_bwd_sm90", target="sm_90a", allowance=2.0**-8)
     assert len(plan.programs[0].kernels) == 3
+
+
+def scaled_keys(finish=lambda g, tensor: tensor):
+    """dK that a number in memory multiplies; dV in f32 with its amax."""
+    g = dnnc.pygraph("scaled", io_data_type="f16", intermediate_data_type="f32", target="sm_90a")
+    q, k, v, o, do = (g.tensor([1, 1, 40, 24], name=name) for name in ("q", "k", "v", "o", "do"))
+    stats = g.tensor([1, 1, 40, 1], data_type="f32", name="stats")
+    dq, dk, dv = g.sdpa_backward(q, k, v, o, do, stats, **CAUSAL)
+    numbers = [g.tensor([1, 1, 1, 1], data_type="f32", name=name) for name in ("of_dk", "of_dv")]
+    dk, scaled_dv = map(g.mul, (dk, dv), numbers)
+    for result in (dq, finish(g, dk.set_data_type("f16")), scaled_dv):
+        result.set_output().set_data_type("f16")
+    amax = g.reduction(dv, mode="AMAX").set_dim([1, 1, 1, 1]).set_stride([1, 1, 1, 1])
+    amax.set_output().set_data_type("f32")
+    return g
+
+
+def test_scaled_keys():
+    """By the kernel after the main one, as parts of them are."""
+    check(scaled_keys(), engine="sdpa_bwd_sm90", target="sm_90a", slack=4.0, allowance=2.0**-8)
+
+
+def test_scaled_keys_to_packed_rows_are_left_to_others():
+    def packed(g, tensor):
+        offset, rows = (g.tensor([n, 1, 1, 1], data_type="i32") for n in (2, 1))
+        return g.ragged_store(tensor, offset, rows)
+
+    graph = scaled_keys(packed).graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    for engine in (SDPA_BWD_SM90, SDPA_BWD_SM80):
+        (reason,) = engine.supports(fusion, of("sm_90a"))
+        assert "to packed rows" in str(reason)
 
 
 @pytest.mark.in_turn
