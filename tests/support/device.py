@@ -66,10 +66,11 @@ class Memory:
     def verify_guards(self):
         for block, offset, size in self._buffers:
             end = offset + size
-            for first, last in ((0, offset), (end, block.size)):
+            before = max(0, offset - GUARD_BYTES)
+            for first, last in ((before, offset), (end, min(end + GUARD_BYTES, block.size))):
                 if first == last:
                     continue
-                zone = self.download(block.base + first, min(last - first, GUARD_BYTES))
+                zone = self.download(block.base + first, last - first)
                 if (zone != POISON).any():
                     raise AssertionError("a kernel wrote beside a buffer")
 
