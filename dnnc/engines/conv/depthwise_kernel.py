@@ -376,7 +376,7 @@ class DepthwiseKernel:
         elems = self.tiling.along
         if elems > 1:
             columns = [
-                (Index(strip.starts[-1] + i, 1, elems), columns[i][1])
+                (self._access_of_row(strip, i), columns[i][1])
                 for i in range(0, len(columns), elems)
             ]
             flat = list(itertools.chain.from_iterable(sums))
@@ -390,3 +390,12 @@ class DepthwiseKernel:
             for total, places in zip(sums, itertools.product(*before, columns), strict=True)
         )
         finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
+
+    def _access_of_row(self, strip: Strip, step: int) -> Index:
+        """The columns of one access, the last of Y where a tile has more: what is read there with
+        the convolution has to lie in its tensor."""
+        extent, elems = self.y_dims[-1], self.tiling.along
+        first = strip.starts[-1] + step
+        if extent.known_divisor() % self.tiles[-1]:
+            first = ops.minimum(first, self.kernel.size(extent - elems))
+        return Index(first, 1, elems)
