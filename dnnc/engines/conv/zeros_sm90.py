@@ -38,7 +38,8 @@ class PhaseZeros:
 
     @stretch("epilogue")
     def run(self, warp: Any) -> None:
-        """By all threads of those warps; warp: of the thread, from 1 on."""
+        """Stores the zeros, by all threads of the warps that load nothing; warp: of the thread,
+        from 1 on."""
         assert self.shape.spread is not None, "a gradient with strides"
         number = ops.block_id() * _WARPS + (warp - 1)
         for phase in self.shape.spread.empty:

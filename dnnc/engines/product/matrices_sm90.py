@@ -163,7 +163,7 @@ class Zeros(Protocol):
     """Warps of the producer that store zeros: see `conv.zeros_sm90`."""
 
     def run(self, warp: Any) -> None:
-        """By its warps, of all blocks of the grid; warp: of the thread."""
+        """Stores the zeros, by these warps of all blocks of the grid; warp: of the thread."""
         ...
 
 
