@@ -149,6 +149,9 @@ class DepthwiseFacts:
         if not self.is_last:
             return (size,)
         fitting = [load for load in (16, 8, 4, 2, 1) if load >= size and self.fits(load)]
+        # Of many taps and channels of a group, fewer outputs leave registers for a pixel.
+        few = [load for load in fitting if self.live(1, 1, self.width(load)) <= MOST_LIVE]
+        fitting = few or fitting
         return tuple(fitting[: 2 if fitting[0] == MAX_ACCESS_BYTES else 1])
 
     def fits(self, load_bytes: int) -> bool:

@@ -106,6 +106,14 @@ def test_contiguous_rows_are_read_and_stored_by_wide_accesses(name):
     assert f"ld.global.nc.v{words}.b32" in ptx
 
 
+def test_groups_of_many_taps_and_channels_have_fewer_outputs_a_thread():
+    """Eight outputs of seven channels and four taps leave no registers for a pixel."""
+    g = dnnc.pygraph(io_data_type="i8", intermediate_data_type="i32", compute_data_type="i32")
+    convolved(g, [3, 56, 7], [8, 7, 4], **around(1, spatial=1)).set_data_type(dtypes.i32)
+    plan = check(g, engine=ENGINE)
+    assert plan.programs[0].fusions[0].knobs["LOAD_SIZE"] == 4
+
+
 # What is written out, held, gone through in turns; tiles that the output is no multiple of.
 KNOBS = {
     "held": {"SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
