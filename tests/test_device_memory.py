@@ -1,4 +1,4 @@
-"""What the memory of tests on a device notices, without a device."""
+"""The memory of tests on a device notices writes beside buffers; without a device."""
 
 from types import SimpleNamespace
 
