@@ -75,8 +75,9 @@ class Producer:
             with ops.if_(is_first):
                 maps = [map_ for o in self.operands for map_ in o.maps]
                 maps += self.rewriter.maps if self.rewriter else []
+                maps += self.epilogue.load_maps
                 maps += [map_ for found in self.epilogue.store_maps.values() for map_ in found]
-                for map_ in (*maps, *self.epilogue.load_maps):
+                for map_ in maps:
                     tma.prefetch(map_)
                 self._load_tiles(None)
             for i, ring in enumerate(self.rings.loads):
