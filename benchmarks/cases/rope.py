@@ -123,7 +123,7 @@ def rotated(x: Any, s: Buffers, name: str) -> Any:
 
 
 def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
-    """As a torch user writes it: cosines in f32, rotations in bf16, then flash attention."""
+    """Rotates as torch users write it, cosines in f32, then runs flash attention."""
     if "groups" not in p:
         return rotated(s["x"], s, "")
     q, k = (rotated(s[n], s, n) if n in ends(p) else s[n] for n in "qk")

@@ -36,7 +36,7 @@ def _rope_attention(made: Graph, p: Mapping[str, Any]) -> None:
 
 
 def _rotated(made: Graph, p: Mapping[str, Any], x: Any, name: str, rows: int) -> Any:
-    """By the operation `rope`, or by its steps from tables."""
+    """Rotates a tensor by the operation `rope`, or by its steps from tables."""
     g, d = made.graph, p["d"]
     if p["angles"] == "angles":
         return g.rope(x, made.input("angles" + name, [1, 1, rows, d], [rows * d, rows * d, d, 1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
@@ -273,11 +273,12 @@ def _verify(
             if own != heads and not (enable_gqa and own and heads % own == 0):
                 wanted = "that number, or a divisor with enable_gqa=True"
                 raise _error(f"{name} of {own} heads beside {heads} of query", wanted)
-    if not 0 <= dropout_p < 1:
-        raise _error(f"dropout_p={dropout_p}", "at least 0, below 1")
-    if scale is not None and (isinstance(scale, str) or not math.isfinite(scale)):
+    if not isinstance(dropout_p, Real) or not 0 <= dropout_p < 1:
+        raise _error(f"dropout_p={dropout_p!r}", "at least 0, below 1")
+    if scale is not None and not (isinstance(scale, Real) and math.isfinite(scale)):
         raise _error(f"scale={scale!r}", "a finite number, or None")
-    if window is not None and (not isinstance(window, Integral) or window < 1):
+    is_count = isinstance(window, Integral) and not isinstance(window, bool) and window >= 1
+    if window is not None and not is_count:
         raise _error(f"window={window!r}", "a whole number of columns, at least 1, or None")
 
 

@@ -153,10 +153,17 @@ def test_refusals(change):
     assert caught.value.supported
 
 
-@pytest.mark.parametrize("window", [0, -1, 2.5, "3"])
-def test_windows_that_can_not_be(window):
-    with pytest.raises(dnnc.DnncError, match="sdpa: window="):
-        dnnc.torch.sdpa(*tensors(2), window=window)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("window", value) for value in (0, -1, 2.5, "3", True)),
+        *(("dropout_p", value) for value in ("x", 1, -0.5, [0.1])),
+        *(("scale", value) for value in ("x", [1], float("nan"))),
+    ],
+)
+def test_arguments_that_can_not_be(name, value):
+    with pytest.raises(dnnc.DnncError, match=f"sdpa: {name}="):
+        dnnc.torch.sdpa(*tensors(2), **{name: value})
 
 
 def test_errors_of_the_graph_name_the_line_of_the_call(monkeypatch):

@@ -53,7 +53,7 @@ def times_number(value: Any) -> tuple[Any, Any, float] | None:
 
 
 def times_positive(value: Any) -> tuple[Any, Any, float] | None:
-    """As `times_number`, of finite constants above 0."""
+    """(a product by a finite constant above 0, what it multiplies, the constant)."""
     found = times_number(value)
     return found if found is not None and 0 < found[2] < float("inf") else None
 

@@ -220,7 +220,7 @@ class SumWithMoments:
         return sums.total
 
     def part(self, sums: SumsOfMany, count: Any) -> list[Any]:
-        """As of `Shifted`."""
+        """[count, place, rest, squared distances], as `Shifted.part` gives them."""
         lost = sums.lost
         # An infinite sum has lost no number.
         is_number = arith.CmpFOp(arith.CmpFPredicate.ORD, lost, lost).result

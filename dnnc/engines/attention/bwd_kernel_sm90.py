@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
@@ -60,6 +60,23 @@ class Sums:
     dk: list[Any]
     dv: list[Any]
     met: list[Any]
+
+
+class Weighed(NamedTuple):
+    """P and dS of a block of queries.
+
+    head: of what masks read.  row: the first query.  q, do: added to the descriptors of the rings.
+    scores, products: Q @ K' and dO @ V' as wgmma gave them.  weights, gradients: words of P, dS.
+    """
+
+    head: QueryTile
+    row: Any
+    q: Any
+    do: Any
+    scores: Any
+    products: Any
+    weights: list[Any]
+    gradients: list[Any]
 
 
 @dataclass(frozen=True)
@@ -403,17 +420,16 @@ class GradientEmitter:
     def described(self, offset: Any, panels: wgmma.Panels) -> Any:
         return wgmma.descriptor(self.address + offset, panels)
 
-    def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
-        t, tile = self.tiling, self.tile
+    def weigh(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Weighed:
+        """Waits for a block of queries, and makes P and dS of it."""
+        t, tile, cursor = self.tiling, self.tile, now.cursor
         if self.schedule.lists is not None and is_masked:
             # Few blocks are masked: what their masks read is found in each of them anew.
             tile, head = self.schedule.found_here(tile, head)
-        cursor = now.cursor
-        buffer = cursor.stage  # of dS
         self.walk.met = now.met
         row = block * t.queries
         rows = self.row_place + cursor.stage * t.row_bytes
-        q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
+        q, do = (self.in_ring(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
 
         self.q.wait_full(cursor)
         scores = self.of_rows(self.qk, self.k_own, self.q_rows + q, t.depth, t.queries)
@@ -426,6 +442,16 @@ class GradientEmitter:
         weights, gradients = self.walk.words(
             sums, e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked
         )
+        return Weighed(head, row, q, do, scores, products, weights, gradients)
+
+    def in_ring(self, stage: Any, bytes_: int) -> Any:
+        """The number to add to the descriptor of a ring's first stage."""
+        return moved(stage, bytes_)
+
+    def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
+        t, cursor = self.tiling, now.cursor
+        buffer = cursor.stage  # of dS
+        head, _, q, do, _, _, weights, gradients = self.weigh(head, block, now, is_masked)
         self.put_gradients(gradients, buffer)
         self._tell(buffer)
         weights = wgmma.settled(weights)
@@ -438,7 +464,9 @@ class GradientEmitter:
         self.add_part(head, block, wgmma.unpacked(dq))
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
-        return Sums(cursor.next(STAGES), wgmma.unpacked(dk), wgmma.unpacked(dv), self.walk.met)
+        return Sums(
+            cursor.next(STAGES), wgmma.unpacked(dk), wgmma.unpacked(dv), list(self.walk.met)
+        )
 
     # ---- products
 

@@ -171,27 +171,15 @@ class NarrowGradientEmitter(GradientEmitter):
 
     # ---- a step
 
-    def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
-        t, tile = self.tiling, self.tile
-        if self.schedule.lists is not None and is_masked:
-            tile, head = self.schedule.found_here(tile, head)
-        cursor = now.cursor
-        buffer = cursor.stage  # of dS
-        self.walk.met = now.met
-        row = block * t.queries
-        rows = self.row_place + cursor.stage * t.row_bytes
-        q, do = (cursor.stage * (bytes_ >> 4) for bytes_ in (t.q_bytes, t.do_bytes))
+    def in_ring(self, stage: Any, bytes_: int) -> Any:
+        """The number to add to the low half of the descriptor of a ring's first stage."""
+        return stage * (bytes_ >> 4)
 
-        self.q.wait_full(cursor)
-        scores = self.of_rows(self.qk, self.k_own, self.q_rows + q, t.depth, t.queries)
-        self.do.wait_full(cursor)
-        products = self.of_rows(self.vo, self.v_own, self.do_rows + do, t.width, t.queries)
-        (scores,) = wgmma.wait_for([scores], 1)
-        sums = wgmma.unpacked(scores)
-        e = self.walk.exponentials(sums, tile, head, row, rows, is_masked=is_masked)
-        (products,) = wgmma.wait_for([products])
-        weights, gradients = self.walk.words(
-            sums, e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked
+    def _step(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Sums:
+        t, cursor = self.tiling, now.cursor
+        buffer = cursor.stage  # of dS
+        _, row, q, do, scores, products, weights, gradients = self.weigh(
+            head, block, now, is_masked
         )
         dv, dk = list(now.dv), list(now.dk)
         weights, gradients = wgmma.settled(weights), wgmma.settled(gradients)
@@ -212,7 +200,7 @@ class NarrowGradientEmitter(GradientEmitter):
         self.do.release(cursor, self.lane)
         flight.end()
         self.q.release(cursor, self.lane)
-        return Sums(cursor.next(STAGES), dk, dv, self.walk.met)
+        return Sums(cursor.next(STAGES), dk, dv, list(self.walk.met))
 
     def _part(
         self,

@@ -113,7 +113,7 @@ def scaled_keys(finish=lambda g, tensor: tensor):
 
 
 def test_scaled_keys():
-    """By the kernel after the main one, as parts of them are."""
+    """The kernel after the main one scales dK, as it adds up parts of dK."""
     check(scaled_keys(), engine="sdpa_bwd_sm90", target="sm_90a", slack=4.0, allowance=2.0**-8)
 
 
