@@ -168,8 +168,12 @@ def pixels_move_by_tma(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool
     """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
     if shape.spread is None:
         return _are_rows(tensor, shape.groups, swaps=swaps)
-    windows, is_fit = shape.phase_windows, not swaps or tensor.type.bits == 8 * TURNED_BYTES
-    return is_fit and windows is not None and im2col.refusal(tensor, windows) is None
+    if swaps and tensor.type.bits != 8 * TURNED_BYTES:
+        return False
+    if shape.groups > 1 and shape.k_group * tensor.type.bits // 8 % tma.ALIGNMENT:
+        return False  # boxes begin at a group's first channel
+    windows = shape.phase_windows
+    return windows is not None and im2col.refusal(tensor, windows) is None
 
 
 def pixels_are_staged(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:

@@ -285,6 +285,15 @@ def test_ways_through_the_phases(knobs):
     run(g, knobs={**SMALL, **knobs}, slack=3.0)
 
 
+def test_what_is_added_to_groups_that_begin_inside_16_bytes():
+    """No box of TMA begins there: the second operand is read by threads."""
+    g = new_graph()
+    x = [1, 24, 5, 4]
+    dx = dgrad(g, x, [32, 12, 3, 3], around(1, 2))
+    g.add(dx, image(g, x)).set_output()
+    run(g, slack=3.0)
+
+
 def test_phases_do_not_split_k():
     g = new_graph()
     dgrad(g, [3, 72, 14, 14], [136, 72, 3, 3], around(1, 2)).set_output()
