@@ -4,7 +4,8 @@
 
 Of each test function one parametrization runs: that of `--turn`, counted from the first and again
 from there.  `--all` runs all.  `--match` keeps those whose names a regular expression finds,
-`--apart` gives each test a process.  racecheck leaves those out that are marked `exchange`.  Tests
+`--apart` gives each test a process.  racecheck leaves those out that are marked `exchange`,
+memcheck those marked `overlaps`; tests see the tool's name as `DNNC_TEST_TOOL`.  Tests
 that fail, take longer than `--seconds` each, or of which the tool reports an error are said, with
 what the tool says first; the exit status is 1 then, and 2 where some were not run in the time of
 `--within`.
@@ -31,7 +32,8 @@ _NOT_RUN = "not run"
 
 def collected(tool: str) -> list[str]:
     """Names of the tests that a tool runs, as pytest takes them."""
-    marks = "gpu and feature" + (" and not exchange" if tool == "racecheck" else "")
+    left_out = {"racecheck": " and not exchange", "memcheck": " and not overlaps"}
+    marks = "gpu and feature" + left_out.get(tool, "")
     said = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", marks, "tests/gpu"],
         capture_output=True, text=True,
@@ -78,7 +80,9 @@ def run(names: Sequence[str], options: argparse.Namespace, end: float) -> str:
     seconds = min(most, end - time.monotonic())
     if seconds < 1:
         return _NOT_RUN
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "DNNC_TEST_TOOL": options.tool
+    }  # fmt: skip
     # What the driver refuses, such as a question that it does not know, is no error of a kernel.
     api = ["--report-api-errors", "no"] if options.tool == "memcheck" else []
     command = [

@@ -1,10 +1,15 @@
 """The tests of engine sdpa_bwd_sm90, on the device, and random cases of larger sizes."""
 
+import os
+
 import numpy as np
 import pytest
 
 from dnnc import dtypes
+from dnnc.codegen.hopper import mbarrier
+from dnnc.codegen.hopper.pipeline import Pipeline
 from dnnc.compiler import compile_graph
+from dnnc.target import WARP_THREADS
 from tests.checked_gradient import EVERY_DEPTH, SM90, run_seed
 from tests.dialect.attention_gradient_examples import gradient
 from tests.engines.attention.test_bwd_lists import *  # noqa: F403
@@ -13,6 +18,24 @@ from tests.engines.attention.test_bwd_sm90 import CAUSAL, REPEATED, heads_of
 from tests.support import machine
 
 pytestmark = pytest.mark.sm90
+
+
+@pytest.fixture(autouse=True)
+def _every_lane_releases_its_stage(monkeypatch):
+    """Where racecheck looks on.  A warp's first lane gives a stage back for all, after a barrier of
+    both warpgroups; racecheck orders what a lane has read by its own arrivals alone."""
+    if os.environ.get("DNNC_TEST_TOOL") != "racecheck":
+        return
+    make = Pipeline.make
+
+    def release(ring, cursor, lane, blocks=1):
+        assert blocks == 1
+        mbarrier.arrive(ring.empty_barrier(cursor))
+
+    monkeypatch.setattr(Pipeline, "release", release)
+    monkeypatch.setattr(
+        Pipeline, "make", lambda ring, makers, warps: make(ring, makers, warps * WARP_THREADS)
+    )
 
 
 @pytest.mark.parametrize("seed", range(100, 130))
