@@ -94,6 +94,7 @@ def _hopper_product(builder: Builder, a: Node, b: Node, is_fast: bool) -> Node:
     whole = (*broadcast_dims([a.dims[:-2], b.dims[:-2]]), a.dims[-2], b.dims[-1])
     if builder.count(whole) > 2 * MAX_ELEMENTS:
         raise Untenable("size")
+    builder.require_countable(whole)
     compute = dtypes.fast_float_for_fp8 if is_fast else dtypes.f32
     if b.dtype == dtypes.i8:
         compute = dtypes.i32
@@ -369,6 +370,7 @@ def _grouped_product(builder: Builder, token: Node, weight: Node, first: Node) -
     dims = (Expr.of(1), token.dims[1], weight.dims[2])
     if builder.count(dims) > MOST_OF_TILES:
         raise Untenable("size")
+    builder.require_countable(dims)
     sketch = builder._matmul_sketch(token, weight)
     tensors = [builder.realize(node) for node in (token, weight, first)]
     made = builder.g.moe_grouped_matmul(*tensors, compute_data_type=dtypes.f32)

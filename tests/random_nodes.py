@@ -276,10 +276,13 @@ class Nodes:
         return Node(tuple(dims), strides, dtype, sketch, style=style)
 
     def require_countable(self, dims: Sequence[Expr]) -> None:
+        if not self._is_countable(dims):
+            raise Untenable("too many elements")
+
+    def _is_countable(self, dims: Sequence[Expr]) -> bool:
         """No size past 2**31, and no more elements in all than may be."""
         largest = product(dims).bounds()[1]
-        if largest > self.max_count or any(extent.bounds()[1] >= 1 << 31 for extent in dims):
-            raise Untenable("too many elements")
+        return largest <= self.max_count and all(n.bounds()[1] < 1 << 31 for n in dims)
 
     def _style(self, dtype: Any) -> Style:
         if dtype.kind == "b":
@@ -348,6 +351,7 @@ class Nodes:
 
         The dims are those of `require_countable`, which is asked before the operation is added.
         """
+        assert self._is_countable(dims), "an operation whose dims were not asked about"
         if tensor.dtype != dtype or self.chance(0.5):
             tensor.set_data_type(dtype)
         if tensor.dims is None:

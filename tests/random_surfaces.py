@@ -123,6 +123,7 @@ def inside_matmul(builder: Builder, seed: int) -> Drawn:
     dims = (*broadcast_dims([a.dims[:-2], b.dims[:-2]]), m, n)
     if builder.count(dims) > 2 * MAX_ELEMENTS:
         raise Untenable("size")
+    builder.require_countable(dims)
     is_integer = operand == dtypes.i8
     compute = dtypes.i32 if is_integer else pick(rng, {dtypes.f32: 9, dtypes.f16: 1})
     sketch = builder._matmul_sketch(a, b)
@@ -144,7 +145,7 @@ def factor_inside(
 ) -> Node:
     """An operand of a product: an input, or a pointwise graph or a view of inputs.
 
-    whole: no batch of it is broadcast.
+    It needs no other product.  whole: no batch of it is broadcast.
     """
     dims = [
         Expr.of(1) if not whole and axis < len(dims) - 2 and builder.chance(0.25) else n
@@ -163,14 +164,12 @@ def factor_inside(
         first = builder.finished(made, source.dtype, dims, source.sketch, [source])
     if kind == "transpose":
         return first
+
+    def fits(node: Node) -> bool:
+        return not node.has_sum and broadcasts(node.dims, dims, False)
+
     return retried(
-        builder,
-        lambda: builder.pointwise(
-            first,
-            dims=dims,
-            result=operand,
-            accept=lambda node: broadcasts(node.dims, dims, False),
-        ),
+        builder, lambda: builder.pointwise(first, dims=dims, result=operand, accept=fits)
     )
 
 

@@ -192,6 +192,12 @@ def test_graphs_of_the_surface_of_matmul_sm90_get_it(seeds):
     all_pass("inside", seeds, lambda seed: check_inside(seed, draw_hopper(seed), hopper))
 
 
+def test_drawn_products_can_be_counted_and_need_no_other_product():
+    """Seeds whose product might have 2**36 elements, or an operand made of the other product."""
+    hopper = targets.of("sm_90a")
+    all_pass("inside", (910082, 911050), lambda s: check_inside(s, draw_hopper(s), hopper))
+
+
 @rotating
 @pytest.mark.parametrize("make", [draw_grouped, draw_bits])
 @in_chunks(GROUPED_DRAWN, 8)
