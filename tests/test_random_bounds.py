@@ -17,6 +17,17 @@ SMALL = {
     "whether exponentials are 0": lambda g, x, y: g.identity(
         g.exp(g.mul(g.log(x), g.add(y, 1.25)))
     ).set_data_type("i1"),
+    "swishes": lambda g, x, y: g.swish(g.sub(g.log(x), 8)).set_data_type("bf16"),
+    "whether swishes are 0": lambda g, x, y: g.swish(g.sub(g.log(x), 8)).set_data_type("i1"),
+    "swishes of a small beta": lambda g, x, y: g.swish(
+        g.mul(g.sub(g.log(x), 8), 1e3), swish_beta=1e-3
+    ).set_data_type("bf16"),
+    "softplus of a small beta": lambda g, x, y: g.softplus(
+        g.mul(g.sub(g.log(x), 8), 1e3), softplus_beta=1e-3
+    ).set_data_type("bf16"),
+    "gradients of elu of a large alpha": lambda g, x, y: g.elu_backward(
+        y, g.mul(g.log(x), 1 / 64), elu_alpha=1e3
+    ),
     "quotients in bf16": lambda g, x, y: g.div(g.div(x, 3e8), g.add(y, 2)).set_data_type("bf16"),
     "whether quotients are 0": lambda g, x, y: g.cmp_gt(
         g.div(g.div(x, 3e8), g.add(y, 2)), 0
@@ -37,7 +48,8 @@ def made_of(build, x, y):
     g = dnnc.pygraph("small", io_data_type="f32", intermediate_data_type="f32")
     build(g, *(g.tensor([8, 32], name=name) for name in "xy")).set_output()
     graph = g.graph.finalize()
-    inputs = {1: x.astype(np.float32), 2: y.astype(np.float32)}
+    given = {"x": x.astype(np.float32), "y": y.astype(np.float32)}
+    inputs = {tensor.uid: given[tensor.name] for tensor in graph.inputs}
     actual = run_plan(compile_graph(graph, "sm_80"), inputs)
     return graph, bounds(graph, inputs, {}, tf32=3), actual
 

@@ -60,14 +60,25 @@ def own_error(
     if mode in _ARITHMETIC:
         return ARITHMETIC[compute] * scale + (SUBNORMAL_STEP if in_f32 else 0.0)
     error = COARSE if mode in _HAS_TANH and in_f32 and is_coarse else FUNCTION[compute]
-    return error * scale + (FLUSHED if in_f32 else 0.0)
+    return error * scale + (_flushed(op, operands) if in_f32 else 0.0)
+
+
+def _flushed(op: Pointwise, operands: Sequence[Array]) -> Array | float:
+    """The error where a function, or the function that it is made of, may give 0 instead of a
+    subnormal number."""
+    if op.mode == "swish_fwd":  # x times such a sigmoid
+        return FLUSHED + NO_SUBNORMALS * np.abs(operands[0])
+    if op.mode == "softplus_fwd":  # such an exponential divided by beta
+        return FLUSHED + NO_SUBNORMALS / abs(op.parameters()["beta"])
+    return FLUSHED
 
 
 def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
     """Value that an operation's error is relative to: its result, or a larger part that cancels."""
     first = np.abs(operands[0])
     second = np.abs(operands[1]) if len(operands) > 1 else first
-    bent = 1 + np.minimum(second, 8.0) ** 3
+    beta, alpha = (abs(op.parameters().get(name, 1.0)) for name in ("beta", "alpha"))
+    bent = 1 + np.minimum(beta * second, 8.0) ** 3
     scales: dict[str, Callable[[], Array]] = {
         "add_square": lambda: first + second * second,
         "relu_fwd": lambda: size + first + 2,
@@ -75,15 +86,15 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
         "log": lambda: np.maximum(size, 1.0),
         "erf": lambda: np.minimum(6 * size, 1.0),
         "sigmoid_fwd": lambda: size * (1 + np.minimum(first, 100)),
-        "swish_fwd": lambda: size * (1 + np.minimum(2 * first, 100)) + FLUSHED,
+        "swish_fwd": lambda: size * (1 + np.minimum(beta * first, 100)),
         "elu_fwd": lambda: size * 2,
-        "softplus_fwd": lambda: size * (1 + np.minimum(2 * first, 100)),
+        "softplus_fwd": lambda: size * (1 + np.minimum(beta * first, 100)),
         "gelu_fwd": lambda: first,
         "gelu_approx_tanh_fwd": lambda: first * (1 + np.minimum(first, 8.0) ** 2),
         **dict.fromkeys(
             ("tanh_bwd", "sigmoid_bwd", "elu_bwd", "softplus_bwd", "swish_bwd", "gelu_bwd",
              "gelu_approx_tanh_bwd"),
-            lambda: first * bent,
+            lambda: first * bent * max(alpha, 1.0),
         ),
     }  # fmt: skip
     return scales[op.mode]() if op.mode in scales else size
