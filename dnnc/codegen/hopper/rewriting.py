@@ -162,7 +162,7 @@ class Rewriting:
                     ops.store(target, value, CHUNK_BYTES)
 
         whole, rest = divmod(rows, step)
-        if rest and whole < together:  # all at once
+        if rest and 0 < whole < together:  # all at once
             some(own, whole + 1, own < rest)
             return
         together = together or self._together
