@@ -22,6 +22,7 @@ from ...codegen.attention.mask_ranges import Ranges, ranges
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
+from ...codegen.state import chosen, repeat
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
 from ...codegen.walk.region_walk import Walk
@@ -320,21 +321,22 @@ class Schedule:
     def next_seen(self, tile: QueryTile, block: Any, first: Any) -> Any:
         """The last block up to this one that a tile sees, or the one before the first."""
 
-        def is_hidden(at: Sequence[Any]) -> Any:
-            is_seen = self.sees(tile, ops.maximum(at[0], 0))
+        def is_hidden(at: Any) -> Any:
+            is_seen = self.sees(tile, ops.maximum(at, 0))
             return ops.select(is_seen, ops.const(0), ops.const(1))
 
-        def is_passed(at: Sequence[Any]) -> Any:
-            is_there = at[0] >= first
+        def is_passed(at: Any) -> Any:
+            is_there = at >= first
             if not self.may_lack_keys:
                 return ops.both(is_there, is_hidden(at).ne(0))
             # Of no keys, masks have nothing to read.
             is_there = ops.both(is_there, ops.less(0, self.kernel.size(self.keys)))
-            one = [ops.i32_type()]
-            (found,) = ops.either(is_there, one, lambda: [is_hidden(at)], lambda: [ops.const(0)])
-            return found.ne(0)
+            return chosen(is_there, at, lambda: is_hidden(at), lambda: ops.const(0)).ne(0)
 
-        (found,) = ops.while_([ops.value_of(block)], is_passed, lambda at: [at[0] - 1])
+        @repeat(is_passed, state=ops.value_of(block))
+        def found(at: Any) -> Any:
+            return at - 1
+
         return found
 
     def _differs_in_tiles(self) -> bool:
