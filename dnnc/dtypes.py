@@ -105,8 +105,16 @@ fast_float_for_fp8 = DType("fast_float_for_fp8", "FAST_FLOAT_FOR_FP8", 14, 0, "f
 ALL = (f32, f64, f16, i8, i32, ui8, bf16, i64, i1, f8e4m3, f8e5m2)
 COMPUTE = (*ALL, fast_float_for_fp8)
 
-_BY_NAME = {row.name: row for row in COMPUTE} | {row.cudnn: row for row in COMPUTE}
-_BY_ANY_CASE = {name.lower(): row for name, row in _BY_NAME.items()}
+# Further names, as programs and papers write them.
+_ALIASES = {
+    "fp64": f64, "fp32": f32, "fp16": f16, "u8": ui8,
+    "e4m3": f8e4m3, "e4m3fn": f8e4m3, "f8e4m3": f8e4m3, "fp8e4m3": f8e4m3, "fp8_e4m3fn": f8e4m3,
+    "e5m2": f8e5m2, "fp8e5m2": f8e5m2,
+}  # fmt: skip
+
+_BY_MLIR_NAME = {row.name: row for row in COMPUTE}
+_BY_NAME = _BY_MLIR_NAME | {row.cudnn: row for row in COMPUTE}
+_BY_ANY_CASE = {name.lower(): row for name, row in _BY_NAME.items()} | _ALIASES
 _BY_DLPACK = {row.dlpack: row for row in ALL if row.dlpack}
 _BY_NUMPY_NAME = {row.numpy_name: row for row in ALL}
 
@@ -114,8 +122,10 @@ _BY_NUMPY_NAME = {row.numpy_name: row for row in ALL}
 def of(value: object) -> DType:
     """The row that `value` means.
 
-    value: a DType, a name (ours or cuDNN's, in any case of letters), a dtype or a scalar class of
-    NumPy and ml_dtypes (numpy.float16), a torch dtype.
+    value: a DType, a name in any case of letters (ours, cuDNN's, NumPy's, or an alias such as
+    "fp16" and "e4m3"), a dtype or a scalar class of NumPy and ml_dtypes (numpy.float16), a torch
+    dtype.  Every name of FP8_E4M3 means the type with NaN and no infinity; ml_dtypes' float8_e4m3,
+    which has infinities, is none of ours.
     """
     if isinstance(value, DType):
         return value
@@ -126,12 +136,15 @@ def of(value: object) -> DType:
         name = str(name).removeprefix("torch.").lower()
         row = _BY_ANY_CASE.get(name) or _BY_NUMPY_NAME.get(name)
     if row is None:
-        raise DnncError(
-            Status.BAD_PARAM_ATTRIBUTE_TYPE,
-            f"{value!r} is not a data type",
-            ", ".join(_BY_NAME),
-            "data type",
-        )
+        raise _unknown(value)
+    return row
+
+
+def of_mlir(name: str) -> DType:
+    """The row that an MLIR type's text means; f8E4M3 is another type than f8E4M3FN there."""
+    row = _BY_MLIR_NAME.get(name)
+    if row is None:
+        raise _unknown(name)
     return row
 
 
@@ -159,3 +172,8 @@ def of_dlpack(code: int, bits: int) -> DType:
             "data type",
         )
     return row
+
+
+def _unknown(value: object) -> DnncError:
+    what, names = f"{value!r} is not a data type", ", ".join((*_BY_NAME, *_ALIASES))
+    return DnncError(Status.BAD_PARAM_ATTRIBUTE_TYPE, what, names, "data type")

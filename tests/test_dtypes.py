@@ -60,7 +60,29 @@ def test_torch_dtypes_are_known_by_their_text():
     assert dtypes.of(TorchDtype()) is dtypes.bf16
 
 
-@pytest.mark.parametrize("value", ["float12", 3, None, np.complex64])
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        (dtypes.f8e4m3, "e4m3 E4M3 e4m3fn f8e4m3 f8e4m3fn fp8_e4m3 fp8_e4m3fn float8_e4m3fn"),
+        (dtypes.f8e5m2, "e5m2 f8e5m2 fp8_e5m2 fp8e5m2 float8_e5m2 torch.float8_e5m2"),
+        (dtypes.f16, "half f16 fp16 float16"),
+        (dtypes.f32, "float f32 fp32 float32"),
+    ],
+)
+def test_names_that_the_field_uses_are_known(row, names):
+    for name in names.split():
+        assert dtypes.of(name) is row
+
+
+@pytest.mark.parametrize("name", ["f8E4M3", "f8E4M3FNUZ", "HALF"])
+def test_types_of_mlir_have_one_name(name):
+    with pytest.raises(DnncError, match="is not a data type"):
+        dtypes.of_mlir(name)
+    assert dtypes.of_mlir("f8E4M3FN") is dtypes.f8e4m3
+
+
+# ml_dtypes' float8_e4m3 has infinities, as MLIR's f8E4M3.
+@pytest.mark.parametrize("value", ["float12", 3, None, np.complex64, "float8_e4m3"])
 def test_other_values_are_refused(value):
     with pytest.raises(DnncError, match="is not a data type"):
         dtypes.of(value)

@@ -47,7 +47,12 @@ def mlir_type(dtype: DType) -> Any:
 
 def read_type(type_: Any) -> DType:
     """The data type of an MLIR type."""
-    return dtypes.of(str(type_).removeprefix("!dnn."))
+    return dtypes.of_mlir(str(type_).removeprefix("!dnn."))
+
+
+def data_type_of(value: Any) -> DType:
+    """The data type of the elements of an SSA tensor."""
+    return read_type(ir.RankedTensorType(value.type).element_type)
 
 
 def attribute_of(value: Any, kind: type) -> Any:

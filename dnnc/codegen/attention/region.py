@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ... import dtypes
+from ...dialect.attributes import data_type_of
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
-from ...mlir import ir
 from ..region import Region
 from ..scalars.matching import extracts
 from ..walk.region_walk import inputs_of
@@ -102,7 +101,7 @@ class AttentionRegion:
     @cached_property
     def _computed_source(self) -> Source:
         dims = self.region.dims_of(self.queries)
-        dtype = dtypes.of(str(ir.RankedTensorType(self.queries.type).element_type))
+        dtype = data_type_of(self.queries)
         tensor = Tensor(dims=dims, strides=packed_strides(dims), dtype=dtype, is_virtual=True)
         return Source(tensor, False)
 

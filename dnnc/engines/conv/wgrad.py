@@ -24,6 +24,7 @@ from ...codegen.region import Region, read_values
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.region_walk import is_reduction
 from ...dialect import dnn, structure
+from ...dialect.attributes import data_type_of
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
 from ...dialect.ops import ConvWgrad, Reduction
@@ -381,7 +382,7 @@ def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> Rel
         is_rows = has_rows and place == 0 and channel_pitch(shape) > 0
         if values[place] in region.arguments or values[place] in values[:place]:
             continue
-        source, made = region.arguments.get(loaded), dnn.read_type(_element(values[place]))
+        source, made = region.arguments.get(loaded), data_type_of(values[place])
         if makes and not is_rows and source and _is_made(source, made):
             ends[place] = source
         else:
@@ -402,10 +403,6 @@ def _is_made(source: Tensor, type_: DType) -> bool:
     if source.type.is_fp8:
         return type_ == dtypes.f16
     return source.type.is_float and source.type.bits == type_.bits == 16
-
-
-def _element(value: Any) -> Any:
-    return ir.RankedTensorType(value.type).element_type
 
 
 def _is_narrow(tensor: Tensor) -> bool:

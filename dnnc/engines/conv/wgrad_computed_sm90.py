@@ -22,9 +22,8 @@ from ...codegen.memory import smem
 from ...codegen.region import Region
 from ...codegen.state import each
 from ...codegen.tiles.schedule import TilePlace
-from ...dialect import dnn
+from ...dialect.attributes import data_type_of
 from ...expr import Expr
-from ...mlir import ir
 from .wgrad import CHUNK, WgradShape, group_of, loaded_values, part_of, tap_and_channel
 from .wgrad_rewriting_sm90 import OperandRewriter
 
@@ -36,7 +35,7 @@ def rewriting_of(
 ) -> Rewriting:
     """How X is computed; offset: of its tile, bytes from the slot's start."""
     value, loaded = call.operands[0], loaded_values(region, call)[0]
-    type_ = dnn.read_type(ir.RankedTensorType(value.type).element_type)
+    type_ = data_type_of(value)
     raw = RawRows(loaded, shape.x, offset, CHUNK)
     return Rewriting(kernel, region, value, type_, [raw], shape.c_group, offset)
 

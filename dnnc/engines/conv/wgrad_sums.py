@@ -28,10 +28,10 @@ from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk
-from ...dialect import dnn
+from ...dialect.attributes import data_type_of
 from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr, ceildiv
-from ...mlir import arith, ir, nvvm
+from ...mlir import arith, nvvm
 from ...target import Target
 from ..elementwise.pointwise import iteration
 from ..product.region_sm90 import product_calls
@@ -57,7 +57,7 @@ def sums_of(region: Region, shape: WgradShape) -> Tensor:
     dims = region.dims_of(call.results[0])
     padded = [*dims]
     padded[1] = Expr.of(-(-shape.c_group // PITCH) * PITCH)
-    type_ = dnn.read_type(ir.RankedTensorType(call.results[0].type).element_type)
+    type_ = data_type_of(call.results[0])
     strides = packed_strides(padded, (0, *range(2, len(dims)), 1))
     return Tensor(uid=_UID, dims=dims, strides=strides, dtype=type_, alignment=_ALIGNMENT)
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from ... import dtypes
 from ...codegen import ops
 from ...codegen.ampere import mma
 from ...codegen.ampere.async_ring import AsyncRing, Slots
@@ -37,11 +36,11 @@ from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops
 from ...codegen.walk.region_walk import Walk
 from ...dialect import structure
+from ...dialect.attributes import data_type_of
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, ceildiv
-from ...mlir import ir
 from ...target import WARP_THREADS, Target
 from .choice_sm80 import Sm80Choice
 from .exit_sm80 import TileExits
@@ -122,10 +121,7 @@ def anchor_call(region: Region) -> Any:
 
 def operand_types(region: Region) -> tuple[DType, DType]:
     """The types of A and B."""
-    a, b, *_ = (
-        dtypes.of(str(ir.RankedTensorType(value.type).element_type))
-        for value in anchor_call(region).operands
-    )
+    a, b, *_ = (data_type_of(value) for value in anchor_call(region).operands)
     return a, b
 
 

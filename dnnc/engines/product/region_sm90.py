@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import dtypes
 from ...codegen.hopper import wgmma
 from ...codegen.region import Region
-from ...mlir import ir
+from ...dialect.attributes import data_type_of
 from .tile_sm90 import Tiling
 
 OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
@@ -33,5 +32,5 @@ def instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
     """Its first operand is B where the transpose of C is computed."""
     call = next(op for op in region.operations if op.name == "func.call")
     operands = list(call.operands)[:2]
-    a, b = (dtypes.of(str(ir.RankedTensorType(v.type).element_type)) for v in operands)
+    a, b = (data_type_of(operand) for operand in operands)
     return wgmma.INSTRUCTIONS[(b, a) if swaps else (a, b)]
