@@ -3,18 +3,21 @@
     python -m tests.golden_ptx write FILE [--every N] [--engine NAME] [--jobs J]
     python -m tests.golden_ptx check FILE [--jobs J]
     python -m tests.golden_ptx count FILE
+    python -m tests.golden_ptx missing FILE [--every N] [--jobs J]
 
 An entry is a graph, a target and a config: the best one, one of each further engine that takes the
 graph, and some with other knobs.  `write` goes on where a file ends, so that it can be stopped, and
 says which graphs it left out: those that no engine takes, that can't be built, or that take longer
 than MOST_SECONDS.  It takes graphs of all kinds in turn: a file that ends early has some of each.
-Then it adds configs of engines that have fewer than LEAST_OF_ENGINE entries.
-A graph and target have 3 to 4 entries, which take a core 1.5 s.  All 3,270 take 80 minutes of one
-and give 12,000 entries, `--every 4` 20 minutes and 3,000.  With a divisor of what `--every` was,
-`write` goes on with the file.
+Then it adds entries of engines that have fewer than LEAST_OF_ENGINE: other targets and graphs that
+are drawn for the engine, with more knobs; if all of them are too few, it says so.  Without
+`--every` it ends with values of knobs that are chosen on some target and have no entry yet.
+A graph and target have 3 to 4 entries, which take a core 1.5 s.  All 3,840 take about 95 minutes
+of one and give 14,000 entries, `--every 4` 25 minutes and 3,500.  With a divisor of what `--every`
+was, `write` goes on with the file.
 `check` compiles the entries of a file again, with the configs that stand there, chooses the best
-one anew, and says which differ.  `count` says how many entries each engine and each value of a
-knob has.
+one anew, and says which differ.  `count` says how many entries each engine and each value of its
+knobs has.  `missing` says which values of knobs are chosen and have no entry; it compiles nothing.
 
 Hashed is PTX without comments and locations, its registers numbered by first use.
 """
@@ -46,7 +49,7 @@ from dnnc.dialect import dnn
 from dnnc.engines import ENGINES
 from dnnc.errors import DnncError
 from dnnc.options import Options
-from dnnc.tuning.candidates import candidates
+from dnnc.tuning.candidates import Candidate, candidates
 from tests import (
     random_attention,
     random_attention_gradients,
@@ -65,13 +68,25 @@ Build = Callable[[], Any]
 TARGETS = ("sm_90a", "sm_80", "sm_90a", "sm_90", "sm_90a", "sm_89", "sm_90a", "sm_100", "sm_120")
 CASE_LISTS = (
     "all_cases", "hopper", "epilogues", "fused", "rows", "memory", "norms", "small", "conv",
-    "attention", "depthwise", "conv_more", "decode", "packed", "paged", "layouts",
+    "attention", "attention_backward", "attention_fp8_backward", "attention_long_heads", "rope",
+    "causal_conv1d", "conv_wgrad", "conv_patterns", "dgrad", "dgrad_more", "depthwise", "conv_more",
+    "decode", "few", "packed", "paged", "parts", "layouts",
 )  # fmt: skip
 MOST_RANKED = 48  # configs of a graph among which entries are drawn
+# Parts of the names of graphs for engines that few graphs reach.
+GRAPHS_OF = {
+    "sdpa_bwd_sm90": ("attention gradient ", "case attention_backward/"),
+    "sdpa_bwd_sm80": ("attention gradient ",),
+    "conv_product_sm90": ("conv conv_product_sm90 ",),
+    "conv_stem_sm90": ("x3-64x7x7-s2p3", "x16-64x3x3-s1p1", "x8-512x3x3", "conv conv_stem_sm90 "),
+    "resample": ("example resample",),
+    "peers": ("peers ",),
+}
 OTHER_KNOBS = 2  # entries with knobs that are not the best
 MORE_KNOBS = 20  # such entries of an engine that has few
+PLACES_AT_ONCE = 8  # of an engine that has few: after so many its entries are counted again
 LEAST_OF_ENGINE = 60
-MOST_SECONDS = 10.0  # of a processor, for one graph and target: what takes longer has no entry
+MOST_SECONDS = 10.0  # of a processor, for one graph and target: later ones have no entry
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,7 @@ def _sources() -> Iterator[tuple[str, Build]]:
     from benchmarks.cases import lists as case_lists
     from benchmarks.graphs import build as graphs
     from tests.dialect.examples import ALL_EXAMPLES
+    from tests.dialect.norm_examples import peer_reduction
 
     for op, index, build in ALL_EXAMPLES:
         yield f"example {op}-{index}", build
@@ -149,6 +165,12 @@ def _sources() -> Iterator[tuple[str, Build]]:
                 f"gradient {op} {seed}",
                 lambda seed=seed, op=op: random_conv_gradients.draw(Random(seed), op).graph,
             )
+    for devices in (1, 2, 3, 8, 16, 32):
+        for mode in ("moments", "gradients"):
+            yield (
+                f"peers {mode} {devices}",
+                peer_reduction((1, 40 * devices + 1, 1), devices, devices // 2, mode),
+            )
 
 
 def _attention_gradient(random: Random) -> Any:
@@ -159,9 +181,12 @@ def _attention_gradient(random: Random) -> Any:
 
 
 def _graph(name: str) -> Any:
-    made = sources()[name]()
-    graph = getattr(made, "graph", made)
-    return getattr(graph, "graph", graph).finalize()
+    graph = sources()[name]()
+    while hasattr(graph, "graph"):
+        if hasattr(graph, "build_operation_graph"):  # packs what is ragged
+            graph.build_operation_graph()
+        graph = graph.graph
+    return graph.finalize()
 
 
 # ---- entries
@@ -170,17 +195,20 @@ def _graph(name: str) -> Any:
 def entries_of(
     name: str, target: str, engine: str = "", others: int = OTHER_KNOBS
 ) -> tuple[list[Entry], str]:
-    """(the entries of a graph and a target, compiled; why there are none).
+    """(the entries of a graph and a target, compiled; why there are none or not all).
 
     engine: only those of this engine.  others: how many have other knobs than the best config.
     """
+    found: list[Entry] = []
     with _limited():
         try:
-            return _entries_of(name, target, engine, others), ""
+            for entry in _entries_of(name, target, engine, others):
+                found.append(entry)  # one by one: what is there stays when time is up
         except _TooLong:
-            return [], f"longer than {MOST_SECONDS:g} s"
+            return found, f"longer than {MOST_SECONDS:g} s"
         except DnncError as error:
             return [], " ".join(str(error).split())[:160]
+    return found, ""
 
 
 class _TooLong(BaseException):
@@ -200,28 +228,37 @@ def _limited() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _entries_of(name: str, target: str, engine: str, most: int) -> list[Entry]:
+def _entries_of(name: str, target: str, engine: str, most: int) -> Iterator[Entry]:
     graph, row = _graph(name), targets.of(target)
-    ranked = []
+    for one, is_best in configs_of(name, target, engine, most):
+        yield Entry(name, target, one.partition, one.choices, is_best, _digest(graph, row, one))
+
+
+def configs_of(
+    name: str, target: str, engine: str = "", others: int = OTHER_KNOBS
+) -> list[tuple[Candidate, bool]]:
+    """The configs of a graph and a target that have entries; whether each is the best one.
+
+    engine, others: as in `entries_of`.
+    """
+    graph, row = _graph(name), targets.of(target)
+    ranked: dict[tuple[str, str], Candidate] = {}
     for modes in (("A", "FALLBACK"), ("B", "FALLBACK")):
-        ranked += candidates(graph, row, modes=modes, most=MOST_RANKED)
-    best, others = ranked[0], ranked[1:]
-    Random(f"{name} {target}").shuffle(others)
+        for one in candidates(graph, row, modes=modes, most=MOST_RANKED):
+            ranked.setdefault((one.partition, one.choices), one)
+    best, *rest = ranked.values()
+    Random(f"{name} {target}").shuffle(rest)
     kept, engines, more = [best], {_engines(best.choices)}, 0
-    for one in others:
+    for one in rest:
         if _engines(one.choices) not in engines:
             engines.add(_engines(one.choices))
             kept.append(one)
         elif engine and engine not in _engines(one.choices):
             continue
-        elif more < most and (one.partition, one.choices) != (best.partition, best.choices):
+        elif more < others:
             more += 1
             kept.append(one)
-    return [
-        Entry(name, target, one.partition, one.choices, one is best, _digest(graph, row, one))
-        for one in kept
-        if not engine or engine in _engines(one.choices)
-    ]
+    return [(one, one is best) for one in kept if not engine or engine in _engines(one.choices)]
 
 
 def again(entry: Entry) -> Entry:
@@ -284,13 +321,75 @@ def write(options: argparse.Namespace) -> int:
     known = {(e.graph, e.target) for e in read(options.file)} if options.file.exists() else set()
     wanted = _pairs()[:: options.every]
     _write(options, [(*pair, options.engine) for pair in wanted if pair not in known])
-    more = [
-        (*place, engine, MORE_KNOBS)
-        for engine, places in _places(options).items()
-        for place in places
-    ]
-    _write(options, more)
+    for engine in ENGINES:
+        if options.engine in ("", engine.name):
+            _complete(options, engine.name)
+    if options.engine == "" and options.every == 1:
+        _write(options, list(_without_entries(options).values()))
     return count(options)
+
+
+def _complete(options: argparse.Namespace, engine: str) -> None:
+    """Adds entries of an engine until it has enough, or there are none left."""
+    places = places_of(engine, read(options.file))
+    while len(found := _entries_with(engine, read(options.file))) < LEAST_OF_ENGINE:
+        if not places:
+            print(f"{engine}: {len(found)} entries are all that the lists of graphs have")
+            return
+        _write(options, [(*place, engine, MORE_KNOBS) for place in places[:PLACES_AT_ONCE]])
+        del places[:PLACES_AT_ONCE]
+
+
+def places_of(engine: str, entries: Sequence[Entry] = ()) -> list[tuple[str, str]]:
+    """Graphs and targets that an engine may take: those of its entries, then the same graphs and
+    those of GRAPHS_OF on every target."""
+    have = [(entry.graph, entry.target) for entry in _entries_with(engine, entries)]
+    graphs = [graph for graph, _ in have]
+    for part in GRAPHS_OF.get(engine, ()):
+        graphs += [name for name in sources() if part in name]
+    every = [(graph, target) for target in dict.fromkeys(TARGETS) for graph in graphs]
+    return list(dict.fromkeys((*have, *every)))
+
+
+def _entries_with(engine: str, entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if engine in _engines(entry.choices)]
+
+
+def missing(options: argparse.Namespace) -> int:
+    found = _without_entries(options)
+    for value, (name, target) in sorted(found.items()):
+        print(f"{value}: chosen for {name} @{target}")
+    print(f"{len(found)} values of knobs are chosen and have no entry")
+    return 1 if found else 0
+
+
+def _without_entries(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
+    """Values of knobs that are chosen for a graph on any target and have no entry -> where."""
+    places = [(name, target) for name in sources() for target in dict.fromkeys(TARGETS)]
+    found: dict[str, tuple[str, str]] = {}
+    with ProcessPoolExecutor(options.jobs) as pool:
+        every = pool.map(_chosen, places[:: options.every], chunksize=16)
+        for place, values in zip(places[:: options.every], tqdm(every), strict=False):
+            for value in values:
+                found.setdefault(value, place)
+    have = set().union(*(values_of(entry.choices) for entry in read(options.file)))
+    return {value: place for value, place in found.items() if value not in have}
+
+
+def _chosen(place: tuple[str, str]) -> set[str]:
+    name, target = place
+    with _limited():
+        try:
+            (best,) = candidates(_graph(name), targets.of(target), modes=("A", "FALLBACK"), most=1)
+            return values_of(best.choices)
+        except (_TooLong, DnncError):
+            return set()
+
+
+def values_of(choices: str) -> set[str]:
+    """The knobs' values of a config: "ENGINE KNOB=VALUE" each."""
+    parts = [part.split(":") for part in choices.split("|")]
+    return {f"{engine} {knob}" for engine, *knobs in parts for knob in knobs}
 
 
 def _pairs() -> list[tuple[str, str]]:
@@ -323,19 +422,6 @@ def _write(options: argparse.Namespace, wanted: Sequence[tuple[Any, ...]]) -> No
             print(f"left out: {number} x {why}")
 
 
-def _places(options: argparse.Namespace) -> dict[str, list[tuple[str, str]]]:
-    """Engines with too few entries -> the graphs and targets of those that they have."""
-    found: dict[str, list[Entry]] = {}
-    for entry in read(options.file):
-        for engine in _engines(entry.choices):
-            found.setdefault(engine, []).append(entry)
-    return {
-        engine: list(dict.fromkeys((entry.graph, entry.target) for entry in entries))
-        for engine, entries in found.items()
-        if len(entries) < LEAST_OF_ENGINE and options.engine in ("", engine)
-    }
-
-
 def check(options: argparse.Namespace) -> int:
     every = read(options.file)[:: options.every]
     different = 0
@@ -361,15 +447,15 @@ def _difference(before: Entry, now: Entry) -> str:
 def count(options: argparse.Namespace) -> int:
     every = read(options.file)
     engines = Counter(engine for entry in every for engine in _engines(entry.choices))
-    knobs = Counter(
-        knob for entry in every for knob in set(re.findall(r"[A-Z_]+=\d+", entry.choices))
-    )
+    knobs = Counter(value for entry in every for value in values_of(entry.choices))
     print(f"{len(every)} entries, {len({e.digest for e in every})} hashes")
     for entry in every:
         if not re.fullmatch("[0-9a-f]{24}", entry.digest):
             print(f"not built: {entry.graph} @{entry.target} {entry.choices}: {entry.digest}")
-    for counted in (engines, knobs):
-        print("  ".join(f"{name}: {number}" for name, number in sorted(counted.items())))
+    for engine in ENGINES:
+        name = f"{engine.name} "
+        have = (f"{v.removeprefix(name)}: {n}" for v, n in sorted(knobs.items()) if name in v)
+        print(f"{name}{engines[engine.name]}:  {'  '.join(have)}")
     few = [one.name for one in ENGINES if engines[one.name] < LEAST_OF_ENGINE]
     print(f"fewer than {LEAST_OF_ENGINE} entries: {', '.join(few) or 'no engine'}")
     return 0
@@ -379,6 +465,7 @@ DOORS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "write": write,
     "check": check,
     "count": count,
+    "missing": missing,
 }
 
 
