@@ -51,7 +51,7 @@ OneTarget = Annotated[
         "--target",
         "-t",
         metavar="NAME",
-        help="Which of a plan's targets; what a graph is compiled for.",
+        help="Run a plan's code for this target, or compile a graph for it.",
         autocompletion=completion.target_names,
     ),
 ]
@@ -59,7 +59,7 @@ EngineName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="An engine for the whole graph.",
+        help="Use this engine for the whole graph (dnnc engines lists those that take it).",
         autocompletion=completion.engines,
     ),
 ]
@@ -69,7 +69,7 @@ Knobs = Annotated[
         "--knob",
         "-k",
         metavar="NAME=N",
-        help="A knob of the engine; repeatable.",
+        help="Set a knob of --engine; repeatable.",
         autocompletion=completion.knobs,
     ),
 ]
@@ -78,27 +78,27 @@ Modes = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE,...",
-        help="Heuristic modes: INSTANT, A, B, FALLBACK.",
+        help="Heuristic modes, asked in this order: INSTANT, A, B, FALLBACK.",
         autocompletion=completion.modes,
     ),
 ]
 Tuning = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", help="A tuning record (dnnc tune): what was fastest there comes first."
+        metavar="FILE", help="A tuning record (dnnc tune): its fastest config comes first."
     ),
 ]
 Errata = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Rules that bar configs.  [dim]\\[default: what DNNC_ERRATA_FILE names][/]",
+        help="Rules that exclude configs.  [dim]\\[default: what DNNC_ERRATA_FILE names][/]",
         show_default=False,
     ),
 ]
 Sizes = Annotated[
     list[str] | None,
-    typer.Option("--size", "-s", metavar="NAME=N", help="A size of the graph; repeatable."),
+    typer.Option("--size", "-s", metavar="NAME=N", help="A symbolic size's value; repeatable."),
 ]
 
 
@@ -116,11 +116,12 @@ Explain = Annotated[
     typer.Option(
         "--explain",
         callback=note_explain,
-        help="Where engines decline the graph: what each of them says, not the nearest alone.",
+        help="If no engine takes the graph, say why for every engine, not for the nearest alone.",
     ),
 ]
 PlanName = Annotated[
-    str | None, typer.Option("--plan", metavar="NAME", help="Which plan of a bundle.")
+    str | None,
+    typer.Option("--plan", metavar="NAME", help="Which plan of a bundle."),
 ]
 
 

@@ -48,10 +48,11 @@ def bench(
         ),
     ] = None,
 ) -> None:
-    """Times a plan on the GPU, with random inputs: bound calls between two synchronizations.
+    """Times a plan on the GPU, with random inputs.
 
-    The bandwidth counts each element of the inputs and outputs once.  The buffers stay the same,
-    so that small ones are read from the L2 cache.
+    A round is many calls of the bound plan between two synchronizations of the device, on the
+    host's clock.  The bandwidth counts each element of the inputs and outputs once.  The buffers
+    stay the same, so that small ones are read from the L2 cache.
     """
     from ..runtime import driver
     from .on_device import loaded

@@ -73,7 +73,7 @@ def compile_file(
             "--emit",
             "-e",
             metavar="STAGE",
-            help=f"Stop at a stage and write that: {', '.join(Stage)}.",
+            help=f"Stop at a stage and write it: {', '.join(Stage)}.",
         ),
     ] = Stage.plan,
     engine: EngineName = None,
@@ -82,7 +82,7 @@ def compile_file(
     variants: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Configs for different sizes that a plan of symbols may hold."
+            min=1, metavar="N", help="Most configs, each for other values of symbolic sizes."
         ),
     ] = DEFAULTS.most_variants,
     tuning: Tuning = None,
@@ -106,7 +106,7 @@ def compile_file(
         ),
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compile anew, and keep nothing.")
+        bool, typer.Option("--no-cache", help="Neither read nor write the cache.")
     ] = False,
     explain: Explain = False,
 ) -> None:
@@ -115,11 +115,12 @@ def compile_file(
     A graph goes through the stages graph, fused, linalg, kernel, nvvm, ptx, cubin, plan.  The
     text of each stage up to ptx is a graph file again: a compilation that resumes from it makes
     the same cubin.  A text with several targets holds one after the other, separated by
-    "// -----".  A text or a cubin is of the config for typical sizes alone.  Where several
+    "// -----".  A text or a cubin has one config, that for typical sizes.  Where several
     fusions have kernels, each has a cubin: FILE.0.cubin, FILE.1.cubin, ... for FILE.cubin.
 
     --emit c writes the plan, of a graph or of a .dnnplan file, as a header and a source in C that
-    need the CUDA driver alone.  The name of FILE is what their functions are called by.
+    need the CUDA driver alone.  Their functions
+    begin with the name of FILE.
 
     A plan that was made before is taken from the cache (dnnc cache info).
     """

@@ -63,7 +63,7 @@ def inspect(
     explain: Explain = False,
 ) -> None:
     """Shows what is in a file: tensors, fusions with engine and knobs, launches, kernels with
-    registers, spills and shared memory; of a bundle, its plans.
+    registers, spills and shared memory; for a bundle, its plans.
 
     The text of a stage is shown with its functions and kernels.
     """

@@ -59,7 +59,10 @@ def opt(
         ),
     ] = "",
     split_input_file: Annotated[
-        bool, typer.Option("--split-input-file", help=f'Treat parts between "{SEPARATOR}" alone.')
+        bool,
+        typer.Option(
+            "--split-input-file", help=f'Treat each part between "{SEPARATOR}" lines as a module.'
+        ),
     ] = False,
     verify_diagnostics: Annotated[
         bool,
@@ -105,8 +108,8 @@ def opt(
     Passes of dnnc: verify, canonicalize-graph, fuse, select-engine, lower-to-linalg, tile,
     lower-to-kernels, assign-workspace, lower-to-nvvm.
 
-    An error of one part of a split file is printed, and the parts after it are still treated; the
-    exit status is 1.
+    An error in one part of a split file is printed, the parts after it still run, and the exit
+    status is 1.
     """
     from .. import passes
 

@@ -45,7 +45,12 @@ def run(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write outputs: .npz; .npy of one."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the outputs: .npz, or .npy if there is one.",
+        ),
     ] = None,
     device: Annotated[
         Device | None,
@@ -59,14 +64,20 @@ def run(
     ] = None,
     size: Sizes = None,
     random: Annotated[
-        bool, typer.Option("--random", help="Make up the inputs that are not given.")
+        bool, typer.Option("--random", help="Fill inputs that are not given with random numbers.")
     ] = False,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Of --random and of the interpreter's schedule.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Seed of --random and of the interpreter's schedule."
+        ),
     ] = 0,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Compare with the float64 reference; exit 1 over the bound."),
+        typer.Option(
+            "--check",
+            help="Compare with the float64 reference; exit with 1 if an error is over its bound.",
+        ),
     ] = False,
     target: OneTarget = None,
     plan: PlanName = None,

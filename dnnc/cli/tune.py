@@ -79,7 +79,13 @@ def tune(
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", "-j", metavar="N", min=1, help="Compilations at the same time."),
+        typer.Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Compilations at a time.  [dim]\\[default: as many as processors][/]",
+        ),
     ] = None,
     compile_only: Annotated[
         Path | None,

@@ -94,11 +94,11 @@ def view(
     ] = None,
     plan: PlanName = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Compile anew, and keep nothing.")
+        bool, typer.Option("--no-cache", help="Neither read nor write the cache.")
     ] = False,
     explain: Explain = False,  # of a refusal; the page has all reasons
 ) -> None:
-    """Writes a page of HTML that shows what a graph is compiled to; it loads nothing.
+    """Writes a page of HTML that shows what a graph is compiled to; it needs no network.
 
     The graph is drawn with its fusions; each kernel has its engine, knobs, registers, shared
     memory, predicted time and what bounds it, and a place in a roofline.  The text of each stage
