@@ -4,6 +4,7 @@ A page is one program: its python blocks share their names, its sh blocks are co
 the same folder.  A python block that begins with the name of a file is that file.
 """
 
+import importlib
 import json
 import re
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dnnc import operations
 from tests.cli.commands import dnnc as command
+from tests.cli.commands import dnnc_process
 from tests.tuning.fakes import FakeTimer
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -20,8 +23,8 @@ PAGES = [
     "convolution.md",
 ]  # fmt: skip
 TUTORIALS = [f"tutorials/{path.name}" for path in sorted((DOCS / "tutorials").glob("*.md"))]
-_FILE = re.compile(r"# (\w+\.py)\n")
-_GRAPHS = ("ffn", "mlp", "norm", "attention", "block", "scale", "chain")
+_FILE = re.compile(r"# (\w+)\.py\n")
+_FILES = ("ffn", "mlp", "norm", "attention", "block", "scale", "chain", "centre", "centred")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,13 +52,18 @@ def blocks(page):
 def test_examples(page, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in _GRAPHS:
+    for name in _FILES:
         monkeypatch.delitem(sys.modules, name, raising=False)
+    with operations.registered():  # what a page registers is known to its end
+        run(page, tmp_path)
+
+
+def run(page, folder):
     names = {}
     for language, text in blocks(page):
         if language == "json":
             json.loads(text)
-            (tmp_path / "errata.json").write_text(text)
+            (folder / "errata.json").write_text(text)
         elif language == "c":
             continue  # a part of a program; docs/c.md has a whole one
         elif language == "sh":
@@ -67,8 +75,20 @@ def test_examples(page, gpu, tmp_path, monkeypatch):
         else:
             assert language == "python", text
             if file := _FILE.match(text):
-                (tmp_path / file[1]).write_text(text)
+                (folder / f"{file[1]}.py").write_text(text)
+                sys.modules.pop(file[1], None)
+                importlib.invalidate_caches()
+                names |= vars(importlib.import_module(file[1]))
+                continue
             exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
+
+
+def test_a_graph_file_registers_an_operation_before_the_dialect_is_loaded(tmp_path):
+    for _, text in blocks("tutorials/operation.md"):
+        if file := _FILE.match(text):
+            (tmp_path / f"{file[1]}.py").write_text(text)
+    done = dnnc_process("compile", tmp_path / "centred.py", "--target", "sm_80", "--emit", "graph")
+    assert '"dnn.centre"' in done.stdout, done.stderr
 
 
 def test_a_layer_is_one_kernel(tmp_path, monkeypatch):

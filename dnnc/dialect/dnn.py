@@ -182,7 +182,7 @@ def _verify_segments(operation: Any, kind: type[Op]) -> None:
 
 
 OPERATIONS = {kind.op_name: _define_op(kind) for kind in OPS}
-_known: dict[str, type[Op]] = dict(BY_NAME)
+_known: dict[str, type[Op]] = {kind.op_name: kind for kind in OPS}
 
 
 def _follow_registered() -> None:

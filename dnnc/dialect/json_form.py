@@ -300,7 +300,8 @@ def _op_from_json(data: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> Op:
     _require_known(data, _OP_KEYS, "op")
     kind = BY_NAME.get(str(data.get("op")))
     if kind is None:
-        raise _bad("op", f"op = {data.get('op')!r:.40}", ", ".join(BY_NAME))
+        accepted = f"{', '.join(BY_NAME)}, or one that dnnc.operations.register was given"
+        raise _bad("op", f"op = {data.get('op')!r:.40}", accepted)
     ends = {
         **_record(data.get("operands"), f"{kind.op_name} operands"),
         **_record(data.get("results"), f"{kind.op_name} results"),
