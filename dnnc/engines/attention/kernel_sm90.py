@@ -4,8 +4,9 @@
     warpgroup 0      for each tile: load its queries, then keys and values, block by block
                      (`producer_sm90`); values of 8 bits are turned by its other warps
                      (`turner_sm90`)
-    warpgroups 1..   for each tile, of 64 queries each: products and softmax, block by block, then
-                     the result (`consumer_sm90`)
+    warpgroups 1..   for each tile, of 64 queries each: compute the queries, if that is part of the
+                     fusion (`computed_queries`; they are not loaded then); products and softmax,
+                     block by block, then the result (`consumer_sm90`)
 
 They share rings and tiles (`block_sm90`).
 """

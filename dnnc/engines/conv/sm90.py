@@ -6,8 +6,9 @@
 The kernel is that of matmul_sm90 with other operands: for each tap of the filter and each panel
 of 128 bytes of channels, or 64 of few ones, a stage holds the pixels that the tap meets, for a tile
 of output pixels counted through rows and images, and that tap's filter.  Rows of the product are
-pixels, columns output channels, so that channels-last tensors are matrices.  See `conv` for what k
-counts through.
+pixels, columns output channels, so that channels-last tensors are matrices.  See `pattern` for what
+k counts through.  With TILE_ROWS and TILE_COLS a tile is a rectangle of pixels, whose inputs come
+once for all taps (`halo_sm90`).
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ class Emitter:
                               the epilogue
 
         One warpgroup loads, or two do that also compute operands.  Both roles go through the same
-        tiles (`Tiles`), each at its own pace: a producer is ahead by the stages of the ring.
+        tiles (`Tiles`), each at its own pace: a producer is ahead by the stages of the ring.  Of a
+        convolution, a ring of their own may bring pixels once for all taps (`Loop`), and the
+        producer's other warps may compute an operand in shared memory (`Rewriter`).
         """
         t = self.tiling
         self.cluster = Cluster(*t.grid.cluster, t.grid.splits)
