@@ -2,7 +2,7 @@
 """The pointwise work around an attention's products, on the registers of warps.
 
 Scores are walked on what Q @ K' left in accumulators, weights on their exponentials
-(`sdpa_scores.ScoreWalk`), and what comes after on the divided result (`sdpa_result.ResultWalk`).
+(`scores.ScoreWalk`), and what comes after on the divided result (`result.ResultWalk`).
 A thread has two rows of a tile, 8 apart, in pairs of neighbours, as accumulators of `mma.sync` and
 of `wgmma` alike leave them (`wgmma.AccumulatorLayout`).
 """
