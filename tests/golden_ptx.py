@@ -197,7 +197,8 @@ def entries_of(
 ) -> tuple[list[Entry], str]:
     """(the entries of a graph and a target, compiled; why there are none or not all).
 
-    engine: only those of this engine.  others: how many have other knobs than the best config.
+    engine: only those of this engine.  others: how many have other knobs than the best config; 0:
+    it is the only one.
     """
     found: list[Entry] = []
     with _limited():
@@ -242,6 +243,8 @@ def configs_of(
     engine, others: as in `entries_of`.
     """
     graph, row = _graph(name), targets.of(target)
+    if not others:
+        return [(_best(graph, row), True)]
     ranked: dict[tuple[str, str], Candidate] = {}
     for modes in (("A", "FALLBACK"), ("B", "FALLBACK")):
         for one in candidates(graph, row, modes=modes, most=MOST_RANKED):
@@ -261,11 +264,16 @@ def configs_of(
     return [(one, one is best) for one in kept if not engine or engine in _engines(one.choices)]
 
 
+def _best(graph: Any, target: Any) -> Candidate:
+    (best,) = candidates(graph, target, modes=("A", "FALLBACK"), most=1)
+    return best
+
+
 def again(entry: Entry) -> Entry:
     """The entry as the code is now."""
     graph, row = _graph(entry.graph), targets.of(entry.target)
     if entry.is_best:
-        config = candidates(graph, row, modes=("A", "FALLBACK"), most=1)[0]
+        config = _best(graph, row)
     else:
         config = entry
     return Entry(
@@ -325,7 +333,8 @@ def write(options: argparse.Namespace) -> int:
         if options.engine in ("", engine.name):
             _complete(options, engine.name)
     if options.engine == "" and options.every == 1:
-        _write(options, list(_without_entries(options).values()))
+        places = sorted(set(_without_entries(options).values()))
+        _write(options, [(*place, "", 0) for place in places])
     return count(options)
 
 
@@ -380,8 +389,7 @@ def _chosen(place: tuple[str, str]) -> set[str]:
     name, target = place
     with _limited():
         try:
-            (best,) = candidates(_graph(name), targets.of(target), modes=("A", "FALLBACK"), most=1)
-            return values_of(best.choices)
+            return values_of(_best(_graph(name), targets.of(target)).choices)
         except (_TooLong, DnncError):
             return set()
 
