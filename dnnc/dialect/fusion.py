@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from string import ascii_lowercase
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..expr import Dim, assumed
 from .graph import OperationGraph
@@ -156,34 +156,42 @@ def _letters(position: int) -> str:
     return (_letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
-_A = TypeVarTuple("_A")
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def remembered(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A], _T]:
+def remembered(
+    function: Callable[Concatenate[Fusion, _P], _T],
+) -> Callable[Concatenate[Fusion, _P], _T]:
     """A function of a fusion, which does not change, and of hashable arguments.
 
     Each answer is found once, kept with the fusion, and not to be changed.
     """
 
     @wraps(function)
-    def recall(fusion: Fusion, *args: *_A) -> _T:
+    def recall(fusion: Fusion, *args: _P.args, **named: _P.kwargs) -> _T:
         known, key = fusion.remembered, (function, args)
+        if named:
+            key = (*key, *named.items())
         if key not in known:
-            known[key] = function(fusion, *args)
+            known[key] = function(fusion, *args, **named)
         return known[key]
 
     return recall
 
 
-def remembered_at_sizes(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A], _T]:
+def remembered_at_sizes(
+    function: Callable[Concatenate[Fusion, _P], _T],
+) -> Callable[Concatenate[Fusion, _P], _T]:
     """A function that remembers its results by what `expr.typical` takes symbols as, too."""
 
     @wraps(function)
-    def recall(fusion: Fusion, *args: *_A) -> _T:
+    def recall(fusion: Fusion, *args: _P.args, **named: _P.kwargs) -> _T:
         known, key = fusion.remembered, (function, args, assumed())
+        if named:
+            key = (*key, *named.items())
         if key not in known:
-            known[key] = function(fusion, *args)
+            known[key] = function(fusion, *args, **named)
         return known[key]
 
     return recall

@@ -51,6 +51,16 @@ def test_second_graph(target, most):
     assert calls(lambda: ranked(graph(1024, 4096, 2048, target))) < most
 
 
+def test_copies_of_a_gradient_are_chosen_once():
+    """Not for each candidate: the filters' gradient of images with channels first."""
+    g = dnnc.pygraph(target="sm_90a", io_data_type="f16", intermediate_data_type="f32")
+    n, h, w = (dnnc.Dim(name, max=64) for name in "NHW")
+    x, dy = g.tensor([n, 16, h, w]), g.tensor([n, 24, h, w])
+    dw = g.conv_wgrad(image=x, loss=dy, padding=1, stride=1, dilation=1)
+    dw.set_output().set_dim([24, 16, 3, 3])
+    assert calls(lambda: ranked(g)) < 500_000
+
+
 @pytest.fixture
 def counts(monkeypatch):
     """Calls by name, of what the two engines are asked."""

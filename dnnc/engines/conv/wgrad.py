@@ -25,7 +25,7 @@ from ...codegen.walk.index import Coordinate
 from ...codegen.walk.region_walk import is_reduction
 from ...dialect import dnn, structure
 from ...dialect.attributes import data_type_of
-from ...dialect.fusion import Fusion
+from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import ConvWgrad, Reduction
 from ...dialect.tensor import Tensor
@@ -353,6 +353,7 @@ def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
 # ---- operands in other layouts
 
 
+@remembered
 def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> RelaidFusion:
     """The fusion with operands whose channels are last and whose pixels follow each other.
 
