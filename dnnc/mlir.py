@@ -15,6 +15,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import io
 import os
 import re
 import sys
@@ -145,6 +146,7 @@ arith = _load("dialects.arith")
 ext = _load("dialects.ext")
 func = _load("dialects.func")
 gpu = _load("dialects.gpu")
+irdl = _load("dialects.irdl")
 linalg = _linalg()
 llvm = _load("dialects.llvm")
 math = _load("dialects.math")
@@ -262,6 +264,13 @@ def message(error: Any) -> str:
     for diagnostic in error.error_diagnostics:
         lines.append(f"{diagnostic.location}: {diagnostic.message}")
     return "; ".join(lines) or str(error)
+
+
+def bytecode_of(operation: Any) -> bytes:
+    """MLIR's bytecode of an operation, with its locations."""
+    code = io.BytesIO()
+    operation.write_bytecode(code)
+    return code.getvalue()
 
 
 def attributes_of(operation: Any) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 from .. import keys, log, tools
-from ..mlir import ir
+from ..mlir import bytecode_of, ir
 from ..store import Store
 from ..target import Target
 from . import nvptx
@@ -24,10 +23,9 @@ def key_of(kernels: Any, target: Target) -> str:
     """
     name = kernels.attributes["sym_name"]
     kernels.attributes["sym_name"] = ir.StringAttr.get("kernels")
-    code = io.BytesIO()
-    kernels.write_bytecode(code)
+    code = bytecode_of(kernels)
     kernels.attributes["sym_name"] = name
-    return _store_key("ptx", code.getvalue(), target.name, tools.versions())
+    return _store_key("ptx", code, target.name, tools.versions())
 
 
 def ptx(key: str, target: Target, store: Store) -> str | None:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from .. import dtypes, mlir
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
-from ..mlir import ext, func, ir
+from ..mlir import ext, func, ir, irdl
 from .affine import from_affine, to_affine
 from .attributes import (
     KINDS,
@@ -60,13 +60,29 @@ mlir.declare_dialect("dnn")
 class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
     """The dialect; its attributes and operations are made below."""
 
-    _definitions: ClassVar[str] = ""  # in IRDL, which is parsed faster than it is made
+    _definitions: ClassVar[bytes] = b""  # IRDL as bytecode; b"": they are yet to be made
 
     @classmethod
-    def _emit_module(cls) -> Any:
+    def load(cls, *, reload: bool = False) -> None:
+        """Loads the dialect in the context that is entered.
+
+        The base class makes the definitions and registers the operations' classes for the whole
+        process: it is called once.  Attributes and types belong to a context.
+        """
         if not cls._definitions:
-            cls._definitions = str(super()._emit_module())
-        return ir.Module.parse(cls._definitions)
+            super().load(reload=reload)
+            cls._definitions = mlir.bytecode_of(cls._mlir_module.operation)
+            del cls._mlir_module  # it keeps its context alive
+            return
+        irdl.load_dialects(ir.Module.parse(cls._definitions))
+        for operation in cls.operations:
+            operation._attach_traits()
+        for kind in cls.types:
+            found = ir.DynamicType.lookup_typeid(kind.type_name)
+            ir.register_type_caster(found, replace=reload)(kind)
+        for kind in cls.attributes:
+            found = ir.DynamicAttr.lookup_typeid(kind.attr_name)
+            ir.register_type_caster(found, replace=reload)(kind)
 
 
 Layout = define(Dnn.Attribute, "layout", {"map": ir.AffineMapAttr})
@@ -195,7 +211,7 @@ def _follow_registered() -> None:
     for name, kind in BY_NAME.items():
         if name not in _known:
             _known[name], OPERATIONS[name] = kind, _define_op(kind)
-    Dnn._definitions = ""
+    Dnn._definitions = b""
 
 
 def _verify_constant(op: Any) -> bool:
@@ -236,7 +252,7 @@ def definitions() -> str:
     Optional attributes can't be written in it, nor what the verifiers of operations check.
     """
     with context():
-        return Dnn._definitions
+        return str(ir.Module.parse(Dnn._definitions))
 
 
 # ---- types
