@@ -167,23 +167,21 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
         place = targets.with_sm_count(work.target, options.sm_count)
         config = _best_config(graph, place, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text
-    passes.run(
-        work.module,
-        [passes.Verify(), passes.Fuse(partition=partition), passes.SelectEngine(choices=choices)],
-    )
+    steps = [passes.Fuse(partition=partition), passes.SelectEngine(choices=choices)]
+    passes.run(work.module, steps, verifies_each=False)
 
 
 def _linalg(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()], is_verified=True)
+    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()], verifies_each=False)
 
 
 def _kernel(work: Compilation, options: Options, store: Store) -> None:
     steps = [passes.LowerToKernels(), passes.AssignWorkspace()]
-    passes.run(work.module, steps, is_verified=True)
+    passes.run(work.module, steps, verifies_each=False)
 
 
 def _nvvm(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToNvvm()], is_verified=True)
+    passes.run(work.module, [passes.LowerToNvvm()], verifies_each=False)
 
 
 def _ptx(work: Compilation, options: Options, store: Store) -> None:

@@ -99,18 +99,20 @@ def run(
     steps: Sequence[Step],
     after: Callable[[str, Any], None] = lambda name, module: None,
     *,
-    is_verified: bool = False,
+    verifies_each: bool = True,
 ) -> None:
     """Runs passes over a module that is verified before and after each; `after` sees it.
 
     Before and after one of ours, the module holds what the stage may hold that the pass takes, and
-    makes.  is_verified: the module comes as another of our passes left it.
+    makes.  verifies_each: False where the module comes as dnnc made it, at the stage that the first
+    pass takes: then only what the last pass leaves is verified.
     """
-    if not is_verified:
+    if verifies_each:
         _verified(module, "its input")
     first = steps[0] if steps else ""
-    at = first.takes if is_verified and isinstance(first, Pass) else ""  # "": yet to be found out
+    at = first.takes if isinstance(first, Pass) and not verifies_each else ""  # "": not known
     for step in steps:
+        is_verified = verifies_each or step is steps[-1]
         if isinstance(step, Pass):
             if step.takes and step.takes != at:
                 _verify_taken(module, step)
@@ -119,9 +121,10 @@ def run(
         else:
             _run_upstream(module, step)
             name, at = step, ""
-        _verified(module, name)
-        if isinstance(step, Pass) and step.makes:
-            _verify_made(module, step)
+        if is_verified:
+            _verified(module, name)
+            if isinstance(step, Pass) and step.makes:
+                _verify_made(module, step)
         after(name, module)
 
 
