@@ -13,11 +13,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..mlir import arith, ir, llvm, nvvm, scf, vector
+from ..mlir import arith, ir, llvm, nvvm, scf
 from ..target import WARP_THREADS
-from .value import element_of, wrapped
+from .value import built, element_of, wrapped
 
 Number = Any  # int | ir.Value
+
+
+def i1_type() -> Any:
+    return ir.IntegerType.get_signless(1)
 
 
 def i32_type() -> Any:
@@ -41,7 +45,7 @@ def const(value: int, type_: Any = None) -> Any:
     past = 1 << type_.width
     assert -past // 2 <= value < past, f"{value} is no {type_}"
     own = value if value < past // 2 else value - past
-    return wrapped(arith.ConstantOp(type_, ir.IntegerAttr.get(type_, own)))
+    return built("arith.constant", type_, [], {"value": ir.IntegerAttr.get(type_, own)})
 
 
 def _fits_i32(value: int) -> bool:
@@ -60,17 +64,22 @@ def value_of(number: Number, type_: Any = None) -> Any:
 
 def _of_one_type(*numbers: Number) -> list[Any]:
     """The SSA values of numbers, all i64 where one is, or needs to be."""
-    types = [number.type for number in numbers if not isinstance(number, int)]
-    is_long = any(isinstance(number, int) and not _fits_i32(number) for number in numbers)
-    if i64_type() in types or (is_long and i32_type() in types):
+    type_, is_long = None, False
+    for number in numbers:
+        if isinstance(number, int):
+            is_long = is_long or not _fits_i32(number)
+        elif type_ is None or number.type == i64_type():
+            type_ = number.type
+    if type_ == i64_type() or (is_long and type_ == i32_type()):
+        type_ = i64_type()
         numbers = tuple(map(to_i64, numbers))
-        types = [i64_type()]
-    return [value_of(number, types[0] if types else None) for number in numbers]
+    return [value_of(number, type_) for number in numbers]
 
 
-def _pair(a: Number, b: Number) -> tuple[Any, Any]:
-    first, second = _of_one_type(a, b)
-    return first, second
+def _arith(name: str, a: Number, b: Number) -> Any:
+    """The result of an operation of `arith` on two numbers, which has their type."""
+    operands = _of_one_type(a, b)
+    return built(f"arith.{name}", operands[0].type, operands)
 
 
 def add(a: Number, b: Number) -> Number:
@@ -80,7 +89,7 @@ def add(a: Number, b: Number) -> Number:
         return b
     if b == 0 and isinstance(b, int):
         return a
-    return wrapped(arith.AddIOp(*_pair(a, b)))
+    return _arith("addi", a, b)
 
 
 def sub(a: Number, b: Number) -> Number:
@@ -92,7 +101,7 @@ def sub(a: Number, b: Number) -> Number:
         (*value, rest), (*other, less) = terms(a), terms(b)
         if value == other:
             return rest - less
-    return wrapped(arith.SubIOp(*_pair(a, b)))
+    return _arith("subi", a, b)
 
 
 def mul(a: Number, b: Number) -> Number:
@@ -101,17 +110,17 @@ def mul(a: Number, b: Number) -> Number:
     for one, other in ((a, b), (b, a)):
         if isinstance(one, int) and one in (0, 1):
             return 0 if one == 0 else other
-    return wrapped(arith.MulIOp(*_pair(a, b)))
+    return _arith("muli", a, b)
 
 
 def _folded(
-    a: Number, b: Number, fold: Callable[[int, int], int], make: Any, identity: int | None = None
+    a: Number, b: Number, fold: Callable[[int, int], int], name: str, identity: int | None = None
 ) -> Number:
     if isinstance(a, int) and isinstance(b, int):
         return fold(a, b)
     if isinstance(b, int) and b == identity:
         return a
-    return wrapped(make(*_pair(a, b)))
+    return _arith(name, a, b)
 
 
 def div(a: Number, b: Number) -> Number:
@@ -120,7 +129,7 @@ def div(a: Number, b: Number) -> Number:
         value, factor, rest = terms(a)
         if factor % b == 0:
             return add(mul(value, factor // b), rest // b)
-    return _folded(a, b, lambda x, y: x // y, arith.DivUIOp, 1)
+    return _folded(a, b, lambda x, y: x // y, "divui", 1)
 
 
 def rem(a: Number, b: Number) -> Number:
@@ -131,7 +140,7 @@ def rem(a: Number, b: Number) -> Number:
         _, factor, rest = terms(a)
         if factor % b == 0:
             return rest % b
-    return _folded(a, b, lambda x, y: x % y, arith.RemUIOp)
+    return _folded(a, b, lambda x, y: x % y, "remui")
 
 
 def terms(number: Any) -> tuple[Any, int, int]:
@@ -149,7 +158,7 @@ def terms(number: Any) -> tuple[Any, int, int]:
         else:
             rest += factor * (constant if name == "arith.addi" else -constant)
         number = owner.operands[0]
-    return number, factor, rest
+    return wrapped(number), factor, rest
 
 
 def constant_of(value: Any) -> int | None:
@@ -172,11 +181,11 @@ def digits(number: Number, sizes: Sequence[int]) -> list[Number]:
 
 
 def minimum(a: Number, b: Number) -> Number:
-    return _folded(a, b, min, arith.MinSIOp)
+    return _folded(a, b, min, "minsi")
 
 
 def maximum(a: Number, b: Number) -> Number:
-    return _folded(a, b, max, arith.MaxSIOp)
+    return _folded(a, b, max, "maxsi")
 
 
 def ceildiv(a: Number, b: int) -> Number:
@@ -184,23 +193,23 @@ def ceildiv(a: Number, b: int) -> Number:
 
 
 def and_(a: Number, b: Number) -> Number:
-    return _folded(a, b, lambda x, y: x & y, arith.AndIOp)
+    return _folded(a, b, lambda x, y: x & y, "andi")
 
 
 def or_(a: Number, b: Number) -> Number:
-    return _folded(a, b, lambda x, y: x | y, arith.OrIOp, 0)
+    return _folded(a, b, lambda x, y: x | y, "ori", 0)
 
 
 def xor(a: Number, b: Number) -> Number:
-    return _folded(a, b, lambda x, y: x ^ y, arith.XOrIOp, 0)
+    return _folded(a, b, lambda x, y: x ^ y, "xori", 0)
 
 
 def shl(a: Number, b: Number) -> Number:
-    return _folded(a, b, lambda x, y: x << y, arith.ShLIOp, 0)
+    return _folded(a, b, lambda x, y: x << y, "shli", 0)
 
 
 def shr(a: Number, b: Number) -> Number:
-    return _folded(a, b, lambda x, y: x >> y, arith.ShRUIOp, 0)
+    return _folded(a, b, lambda x, y: x >> y, "shrui", 0)
 
 
 def less(a: Number, b: Number) -> Any:
@@ -212,25 +221,29 @@ def compare(predicate: str, a: Number, b: Number) -> Any:
     """An i1 value; predicate: eq, ne, slt, sle, sgt, sge, ult, ..."""
     if isinstance(a, int) and isinstance(b, int):
         a = const(a)
-    return wrapped(arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), *_pair(a, b)))
+    operands = _of_one_type(a, b)
+    number = ir.IntegerAttr.get(i64_type(), getattr(arith.CmpIPredicate, predicate))
+    type_ = vector_type(i1_type(), width_of(operands[0]))
+    return built("arith.cmpi", type_, operands, {"predicate": number})
 
 
 def condition_of(known: Any) -> Any:
     """The i1 value of a condition, which is a bool where two numbers of Python were compared."""
-    return const(int(known), ir.IntegerType.get_signless(1)) if isinstance(known, bool) else known
+    return const(int(known), i1_type()) if isinstance(known, bool) else known
 
 
 def both(a: Any, b: Any) -> Any:
     """a and b of conditions, None meaning true."""
     if a is None or b is None:
         return a if b is None else b
-    return wrapped(arith.AndIOp(condition_of(a), condition_of(b)))
+    return _arith("andi", condition_of(a), condition_of(b))
 
 
 def select(condition: Any, a: Number, b: Number) -> Any:
     if isinstance(a, int) and isinstance(b, int):
         a = const(a)
-    return wrapped(arith.SelectOp(condition_of(condition), *_pair(a, b)))
+    first, second = _of_one_type(a, b)
+    return built("arith.select", first.type, [condition_of(condition), first, second])
 
 
 def is_wide(a: Number) -> bool:
@@ -242,7 +255,7 @@ def to_i64(a: Number) -> Number:
     """Sign-extended; an int stays one."""
     if isinstance(a, int) or a.type == i64_type():
         return wrapped(a)
-    return wrapped(arith.ExtSIOp(i64_type(), a))
+    return built("arith.extsi", i64_type(), [a])
 
 
 def of_bits(a: Number, bits: int) -> Number:
@@ -253,7 +266,7 @@ def of_bits(a: Number, bits: int) -> Number:
 def to_i32(a: Number) -> Number:
     if isinstance(a, int) or a.type == i32_type():
         return wrapped(a)
-    return wrapped(arith.TruncIOp(i32_type(), a))
+    return built("arith.trunci", i32_type(), [a])
 
 
 # ---- vectors: a fragment of one element is a scalar
@@ -272,7 +285,7 @@ def splat(value: Any, width: int) -> Any:
     """A scalar repeated; a fragment of that width as it is."""
     if width_of(value) == width:
         return value
-    return wrapped(vector.BroadcastOp(vector_type(value.type, width), value))
+    return built("vector.broadcast", vector_type(value.type, width), [value])
 
 
 def elements(value: Any) -> list[Any]:
@@ -286,14 +299,22 @@ def elements(value: Any) -> list[Any]:
 def extract(value: Any, position: int) -> Any:
     if width_of(value) == 1:
         return value
-    return wrapped(vector.ExtractOp(value, [], ir.DenseI64ArrayAttr.get([position])))
+    place = {"static_position": ir.DenseI64ArrayAttr.get([position])}
+    return built("vector.extract", value.type.element_type, [value], place)
 
 
 def from_elements(values: Sequence[Any]) -> Any:
     """The fragment of some scalars."""
     if len(values) == 1:
         return values[0]
-    return wrapped(vector.FromElementsOp(vector_type(values[0].type, len(values)), list(values)))
+    whole = vector_type(values[0].type, len(values))
+    return built("vector.from_elements", whole, list(values))
+
+
+def members(struct: Any, type_: Any, count: int) -> list[Any]:
+    """The members of an LLVM struct, which all have one type."""
+    places = ({"position": ir.DenseI64ArrayAttr.get([i])} for i in range(count))
+    return [built("llvm.extractvalue", type_, [struct], place) for place in places]
 
 
 def concat(parts: Sequence[Any]) -> Any:
@@ -328,7 +349,7 @@ def iota(base: Number, step: Number, width: int) -> Any:
 
 def f32(value: float) -> Any:
     """A constant of type f32."""
-    return wrapped(arith.ConstantOp(f32_type(), ir.FloatAttr.get(f32_type(), value)))
+    return built("arith.constant", f32_type(), [], {"value": ir.FloatAttr.get(f32_type(), value)})
 
 
 def zeros(type_: Any) -> Any:
@@ -339,7 +360,7 @@ def zeros(type_: Any) -> Any:
         if isinstance(element, ir.FloatType)
         else ir.IntegerAttr.get(element, 0)
     )
-    scalar = wrapped(arith.ConstantOp(element, attribute))
+    scalar = built("arith.constant", element, [], {"value": attribute})
     return splat(scalar, type_.shape[0] if isinstance(type_, ir.VectorType) else 1)
 
 
@@ -402,8 +423,7 @@ def load_hinted(pointer: Any, type_: Any, size: int, policy: Any) -> Any:
         has_side_effects=True,
     )
     if words > 1:
-        parts = [llvm.ExtractValueOp(i32_type(), loaded, [i]).result for i in range(words)]
-        loaded = from_elements(parts)
+        loaded = from_elements(members(loaded, i32_type(), words))
     return wrapped(llvm.BitcastOp(type_, loaded))
 
 

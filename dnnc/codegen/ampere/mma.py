@@ -75,7 +75,7 @@ def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[A
     element = c[0].type
     result = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
     if row.a.is_fp8:  # MLIR has no such `nvvm.mma.sync`
-        return _unpack(_multiply_fp8(row, result, [*a, *b, *c]), 4, element)
+        return ops.members(_multiply_fp8(row, result, [*a, *b, *c]), element, 4)
     kind = ir.Attribute.parse(f"#nvvm.mma_type<{row.a_ptx}>")
     options: dict[str, Any] = {"multiplicand_a_ptx_type": kind, "multiplicand_b_ptx_type": kind}
     if row.a == dtypes.f16:  # the one type whose registers MLIR wants as pairs
@@ -91,7 +91,7 @@ def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[A
         ir.Attribute.parse("#nvvm.mma_layout<col>"),
         list(a), list(b), list(c), **options,
     )  # fmt: skip
-    return _unpack(made, 4, element)
+    return ops.members(made, element, 4)
 
 
 def add_columns(
@@ -118,13 +118,6 @@ def _multiply_fp8(row: Instruction, result: Any, registers: Sequence[Any]) -> An
     return llvm.inline_asm(result, list(registers), text, constraints, has_side_effects=True)
 
 
-def _unpack(struct: Any, count: int, element: Any) -> list[Any]:
-    return [
-        llvm.ExtractValueOp(element, struct, ir.DenseI64ArrayAttr.get([i])).result
-        for i in range(count)
-    ]
-
-
 def load_matrices(pointer: Any, *, transposed: bool) -> list[Any]:
     """Four 8x8 matrices of 16-bit elements from shared memory, a register each.
 
@@ -141,7 +134,7 @@ def load_matrices(pointer: Any, *, transposed: bool) -> list[Any]:
         ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
         results=[result],
     )  # fmt: skip
-    return _unpack(made, 4, word)
+    return ops.members(made, word, 4)
 
 
 TRANSPOSED_PTX = 78  # the PTX ISA, ten times, that `transposed` needs

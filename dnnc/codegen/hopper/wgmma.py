@@ -24,6 +24,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...mlir import arith, ir, llvm, nvvm
 from .. import ops
+from ..value import built
 
 M = 64
 K_BYTES = 32
@@ -367,18 +368,16 @@ def undefined(row: Instruction, n: int) -> Any:
 
 def unpacked(accumulator: Any) -> list[Any]:
     """The registers of an accumulator, as scalars."""
-    types = [text.strip() for text in str(accumulator.type).split("(")[1].split(")")[0].split(",")]
-    return [
-        llvm.ExtractValueOp(ir.Type.parse(t), accumulator, ir.DenseI64ArrayAttr.get([i])).result
-        for i, t in enumerate(types)
-    ]
+    types = str(accumulator.type).partition("(")[2].split(",")
+    return ops.members(accumulator, ir.Type.parse(types[0].strip(")>")), len(types))
 
 
 def packed(type_: Any, registers: Sequence[Any]) -> Any:
     """An accumulator of some registers."""
     made = llvm.UndefOp(type_).result
     for i, register in enumerate(registers):
-        made = llvm.InsertValueOp(made, register, ir.DenseI64ArrayAttr.get([i])).result
+        place = {"position": ir.DenseI64ArrayAttr.get([i])}
+        made = built("llvm.insertvalue", type_, [made, register], place)
     return made
 
 

@@ -243,13 +243,9 @@ def _load_inside(pointer: Any, offset: int, type_: Any, inside: Any) -> Any:
     if words > 1:
         struct = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * words)})>")
         made = llvm.inline_asm(struct, [address, inside], text, places)
-        loaded = ops.from_elements([_field(made, i, word) for i in range(words)])
+        loaded = ops.from_elements(ops.members(made, word, words))
     else:
         loaded = llvm.inline_asm(word, [address, inside], text, places)
     if bits == 8:
         loaded = arith.TruncIOp(ir.IntegerType.get_signless(8), loaded).result
     return loaded if loaded.type == type_ else llvm.BitcastOp(type_, loaded).result
-
-
-def _field(struct: Any, position: int, type_: Any) -> Any:
-    return llvm.ExtractValueOp(type_, struct, ir.DenseI64ArrayAttr.get([position])).result
