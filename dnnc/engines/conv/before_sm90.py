@@ -14,7 +14,7 @@ from ...dialect.tensor import Tensor, text
 from ...errors import Status
 from ..engine import Reason
 from ..surface import pattern_reason
-from .pattern import ConvShape, conv_of, pixel_matrix, shape_of
+from .pattern import ConvShape, conv_of, conv_shape_of, pixel_matrix
 
 _MOST_RAWS = 2
 _MOST_RAW_BITS = 32
@@ -43,7 +43,7 @@ def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
 
 def loaded_shape(fusion: Fusion, place: int = 0) -> ConvShape:
     """The convolution, with what is loaded for its X."""
-    return replace(shape_of(conv_of(fusion)), x=raws_of(fusion)[place])
+    return replace(conv_shape_of(fusion), x=raws_of(fusion)[place])
 
 
 def beside_bytes(fusion: Fusion, panel: int) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def _kept_reasons(fusion: Fusion) -> list[Reason]:
         "with channels last, those of a group a multiple of 16 bytes, rows and images without gaps"
     )
     for tensor in kept_operands(fusion):
-        shape = shape_of(conv_of(fusion))
+        shape = conv_shape_of(fusion)
         is_once = all(w == Window(1) for w in shape.windows)
         matrix = pixel_matrix(tensor, shape.groups) if is_once else None
         is_same = tensor.type == conv_of(fusion).moved.type

@@ -14,7 +14,7 @@ from ..product.bits import whole_bytes
 from ..product.exit_model import TileReduction
 from ..product.exit_model import exit_seconds as exit_seconds_of
 from ..surface import pattern_reason
-from .pattern import conv_of, shape_of
+from .pattern import conv_of, conv_shape_of
 
 
 def exits_of(fusion: Fusion) -> tuple[Reduction, ...]:
@@ -44,7 +44,7 @@ def exit_axes_reasons(fusion: Fusion) -> list[Reason]:
             what = f"{op.label} over axes {sorted(reduced)} of {text(dims)}"
             supported = "reductions over all pixels of all images, over all channels, or over both"
             return [pattern_reason(what, supported)]
-    has_phases = shape_of(conv_of(fusion)).spread is not None
+    has_phases = conv_shape_of(fusion).spread is not None
     if has_phases and exits_of(fusion) and (keeps_pixels(fusion) or not pixels):
         what = f"reductions to {text(exits_of(fusion)[0].y.shape)}, {conv_of(fusion).label}"
         return [pattern_reason(what, "reductions over all pixels after a gradient with a stride")]
@@ -68,7 +68,9 @@ def exit_seconds(
     tile: pixels and channels.  of_tile(whether channels are kept): partials of an element that a
     tile has, and the elements a second of an SM that reductions take.
     """
-    shape = shape_of(conv_of(fusion))
+    if not exits_of(fusion):
+        return 0.0
+    shape = conv_shape_of(fusion)
     phases = shape.spread.phases if shape.spread else 1
     pixels, channels = typical(shape.pixels), typical(conv_of(fusion).made.shape[1])
     found = []

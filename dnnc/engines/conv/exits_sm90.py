@@ -13,7 +13,7 @@ from ..product.pattern import knob_reason, reducing_epilogue_reasons
 from .before_sm90 import computes, kept_operands
 from .choice_sm90 import ConvChoice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
-from .pattern import conv_of, shape_of
+from .pattern import conv_of, conv_shape_of
 
 _BOOLEANS = "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
 _MOST_COLUMNS = 64  # of tiles of 256 rows
@@ -36,7 +36,7 @@ def exit_reasons(fusion: Fusion) -> list[Reason]:
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:
-    made, channels = conv_of(fusion).made.shape, shape_of(conv_of(fusion)).k_group
+    made, channels = conv_of(fusion).made.shape, conv_shape_of(fusion).k_group
     strange = [t for t in booleans_of(fusion) if not has_whole_bytes(t, made, channels)]
     return [bits_reason(strange[0], _BOOLEANS)] if strange else []
 

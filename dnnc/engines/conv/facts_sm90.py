@@ -34,7 +34,7 @@ from .beside_sm90 import shape_of_choice, side_by_side
 from .choice_sm90 import ConvChoice
 from .exits_sm90 import whole_outputs
 from .operands_sm90 import filter_row_bytes
-from .pattern import NARROW_BYTES, ConvShape, conv_of, pixel_matrix, shape_of
+from .pattern import NARROW_BYTES, ConvShape, conv_of, conv_shape_of, pixel_matrix, shape_of
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _MOST_SCATTERED = 256  # where threads store rows of results: of 384, some kernels spilled
@@ -66,12 +66,12 @@ def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
 def beside_of(fusion: Fusion, choice: ConvChoice) -> int:
     """Groups of channels that a choice of knobs works on as one."""
     row, is_computed = conv_row_of(fusion), computes(fusion)
-    return shape_of_choice(shape_of(conv_of(fusion)), row, choice, is_computed=is_computed).beside
+    return shape_of_choice(conv_shape_of(fusion), row, choice, is_computed=is_computed).beside
 
 
 def side_by_side_of(fusion: Fusion) -> ConvShape | None:
     """The convolution with groups that fill a panel as one, where that can be."""
-    return side_by_side(shape_of(conv_of(fusion)), conv_row_of(fusion))
+    return side_by_side(conv_shape_of(fusion), conv_row_of(fusion))
 
 
 @remembered
@@ -143,16 +143,16 @@ def _path(fusion: Fusion, output: Tensor, shape: ConvShape, *, swaps: bool) -> s
 
 def stores_zeros(fusion: Fusion) -> bool:
     """Whether the pixels of phases that meet no tap have no tiles: nothing follows the gradient."""
-    op = conv_of(fusion)
-    shape = shape_of(op)
+    op, shape = conv_of(fusion), conv_shape_of(fusion)
     if shape.spread is None or not shape.spread.empty or fusion.outputs != (op.made,):
         return False
     return pixels_are_staged(op.made, shape, swaps=False)
 
 
+@remembered
 def tiled_shape_of(fusion: Fusion) -> ConvShape:
     """The convolution of the pixels that have tiles."""
-    shape = shape_of(conv_of(fusion))
+    shape = conv_shape_of(fusion)
     return shape.met if stores_zeros(fusion) else shape
 
 
@@ -244,7 +244,7 @@ def _lines(begins: int, row_bytes: int) -> float:
 
 def _most_sums(fusion: Fusion) -> int:
     """The most sums of two rows of a thread."""
-    has_phases = shape_of(conv_of(fusion)).spread is not None
+    has_phases = conv_shape_of(fusion).spread is not None
     if (computes(fusion) and y_loads(fusion)) or _reads_apart(fusion, swaps=False):
         return _MOST_BESIDE_LOADS
     return _MOST_SCATTERED if has_phases else _MOST_SUMS
@@ -252,7 +252,7 @@ def _most_sums(fusion: Fusion) -> int:
 
 def _reads_apart(fusion: Fusion, *, swaps: bool) -> bool:
     """Whether threads read pixels of a phase one by one: along columns they serialize products."""
-    shape = shape_of(conv_of(fusion))
+    shape = conv_shape_of(fusion)
     staged = [t for t in staged_y_loads(fusion) if pixels_move_by_tma(t, shape, swaps=swaps)]
     return shape.spread is not None and any(t not in staged for t in y_loads(fusion))
 
@@ -293,7 +293,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> ProductWork:
 def multiplied_share(fusion: Fusion, beside: int, choice: ConvChoice) -> float:
     """The share of the k of all panels that products take."""
     op, row = conv_of(fusion), conv_row_of(fusion)
-    shape = replace(shape_of(op), beside=beside)
+    shape = replace(conv_shape_of(fusion), beside=beside)
     steps = panel_steps_of(shape, row.element_bytes, choice)
     if not steps:
         return 1.0

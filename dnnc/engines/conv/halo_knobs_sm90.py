@@ -35,7 +35,7 @@ from .halo import (
     stays,
     tile_refusal,
 )
-from .pattern import conv_of, shape_of
+from .pattern import conv_shape_of
 from .surface import MOST_PIXELS
 from .tiling_sm90 import halo_tiling_of
 
@@ -54,14 +54,14 @@ def halo_of(fusion: Fusion, rows: int, channels: int, columns: int = 0) -> Halo 
     an image whose width is needed."""
     if _refusal(fusion) or rows % parts_of(channels):
         return None
-    if columns_refusal(shape_of(conv_of(fusion)), columns):
+    if columns_refusal(conv_shape_of(fusion), columns):
         return None
     return _halo(fusion, rows, channels, columns)
 
 
 def _halo(fusion: Fusion, rows: int, channels: int, columns: int) -> Halo:
     parts, element_bytes = parts_of(channels), conv_row_of(fusion).element_bytes
-    return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes, columns)
+    return Halo.of(conv_shape_of(fusion), rows // parts, parts, element_bytes, columns)
 
 
 def halo_of_choice(fusion: Fusion, choice: ConvChoice) -> Halo:
@@ -111,7 +111,7 @@ def halo_reasons(choice: ConvChoice, fusion: Fusion, target: Target) -> tuple[Re
     if channels not in _CHANNELS or rows % parts_of(channels):
         what = f"TILE_ROWS={rows} with TILE_N={channels}"
         return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
-    shape, columns = shape_of(conv_of(fusion)), choice.columns
+    shape, columns = conv_shape_of(fusion), choice.columns
     if (what := columns_refusal(shape, columns)) is not None:
         return (knob_reason(f"TILE_COLS={columns}: {what}", f"TILE_COLS of {COLUMNS}"),)
     halo = _halo(fusion, rows, channels, columns)
@@ -172,7 +172,7 @@ def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[ConvChoice]:
 
 def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[ConvChoice, float]]:
     """(choice, useful share of the positions) of tiles of so many columns."""
-    shape = shape_of(conv_of(fusion))
+    shape = conv_shape_of(fusion)
     for channels in _CHANNELS:
         if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
             continue  # half of the rows would be of no channel
@@ -199,7 +199,7 @@ def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
 
 def _stages(halo: Halo, choice: ConvChoice, fusion: Fusion, target: Target) -> int:
     """All filters where they fit and stay, or as many as fit; 0: none."""
-    shape, layout = shape_of(conv_of(fusion)), halo_tiling_of(fusion, halo, choice).shared
+    shape, layout = conv_shape_of(fusion), halo_tiling_of(fusion, halo, choice).shared
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     fitting = [
         n
@@ -215,7 +215,7 @@ def _stages(halo: Halo, choice: ConvChoice, fusion: Fusion, target: Target) -> i
 
 def halo_loads(choice: ConvChoice, fusion: Fusion) -> tuple[float, float]:
     """The share of the pixels and the filters of a stage that each step loads."""
-    halo, shape = halo_of_choice(fusion, choice), shape_of(conv_of(fusion))
+    halo, shape = halo_of_choice(fusion, choice), conv_shape_of(fusion)
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, choice.channels, choice.loop.stages, panels))
 
@@ -234,5 +234,5 @@ def halo_tile(choice: ConvChoice, fusion: Fusion) -> tuple[int, int]:
 
 def halo_work(choice: ConvChoice, fusion: Fusion) -> ProductWork:
     """The product's sizes, with the positions that are no pixels."""
-    halo, shape = halo_of_choice(fusion, choice), shape_of(conv_of(fusion))
+    halo, shape = halo_of_choice(fusion, choice), conv_shape_of(fusion)
     return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

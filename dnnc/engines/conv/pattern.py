@@ -27,7 +27,7 @@ from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect import dnn, structure
-from ...dialect.fusion import Fusion
+from ...dialect.fusion import Fusion, remembered
 from ...dialect.ops import ConvDgrad
 from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
@@ -312,6 +312,12 @@ def shape_of(op: Convolved) -> ConvShape:
         op.dilation,
         op.convolution_mode,
     )
+
+
+@remembered
+def conv_shape_of(fusion: Fusion) -> ConvShape:
+    """The shape of the convolution of `conv_of`."""
+    return shape_of(conv_of(fusion))
 
 
 def conv_of_call(region: Region, call: Any) -> ConvShape:

@@ -60,7 +60,7 @@ from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type
 from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
-from .pattern import ConvShape, conv_of, conv_of_call, shape_of
+from .pattern import ConvShape, conv_of, conv_of_call, conv_shape_of, shape_of
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .tiles_sm80 import (
     CHANNEL,
@@ -386,7 +386,9 @@ def _of_few_stages(fusion: Fusion, found: Sequence[Sm80Choice]) -> list[Sm80Choi
 def _shape(fusion: Fusion, choice: Sm80Choice) -> ConvShape:
     """The convolution as knobs take it."""
     op = conv_of(fusion)
-    return shape_of_choice(shape_of(op), op.moved if op.moved in fusion.inputs else None, choice)
+    return shape_of_choice(
+        conv_shape_of(fusion), op.moved if op.moved in fusion.inputs else None, choice
+    )
 
 
 def _is_narrow(choice: Sm80Choice) -> bool:
@@ -395,7 +397,7 @@ def _is_narrow(choice: Sm80Choice) -> bool:
 
 
 def _has_phases(fusion: Fusion) -> bool:
-    return shape_of(conv_of(fusion)).spread is not None
+    return conv_shape_of(fusion).spread is not None
 
 
 def _narrow_refusal(fusion: Fusion, choice: Sm80Choice) -> str | None:
@@ -413,7 +415,7 @@ def _narrow_refusal(fusion: Fusion, choice: Sm80Choice) -> str | None:
 
 @remembered_at_sizes
 def _work(fusion: Fusion, beside: int, is_narrow: bool) -> Work:
-    apart = shape_of(conv_of(fusion))
+    apart = conv_shape_of(fusion)
     if is_narrow:
         k = dense_shape(apart).taps * apart.c_group
         return Work.of(fusion, apart.pixels, *map(Expr.of, (NARROW_COLUMNS, k, 1)))

@@ -74,7 +74,7 @@ from .halo_knobs_sm90 import (
 )
 from .layouts import Copied, relaid_fusion, relaid_region
 from .matrices_sm90 import conv_matrices
-from .pattern import ConvShape, conv_of, shape_of
+from .pattern import ConvShape, conv_of, conv_shape_of
 from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .tiling_sm90 import chunk_of_phases, conv_tiling_of, halo_tiling_of
 
@@ -216,7 +216,7 @@ class ConvSm90Engine(Engine):
 
     def _narrow(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         """Tiles of few outputs for a filter that products would turn in wider ones."""
-        shape = shape_of(conv_of(_relaid(fusion, _ALL).fusion))
+        shape = conv_shape_of(_relaid(fusion, _ALL).fusion)
         if shape.is_filter_k_major or shape.k_group >= wgmma.PANEL_ROWS:
             return ()
         found = _by_im2col(_relaid(fusion, _TURNED).fusion, target, 0, _TILES)
@@ -245,13 +245,13 @@ class ConvSm90Engine(Engine):
         pixels = PixelLoads(
             is_im2col=not choice.has_halo,
             loads=loads,
-            has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
+            has_phases=any(window.stride > 1 for window in conv_shape_of(fusion).windows[-2:]),
             rewrites=computes(fusion),
             filters=work.count * -(-work.n // tile[1]),
             multiplied=multiplied_share(fusion, beside, choice),
             chunk=chunk_of_phases(tiled_shape_of(fusion), choice, target),
             past=_past_rows(facts, work.n, tile[1]),
-            lines=gradient_lines(shape_of(conv_of(fusion)), facts.row.element_bytes),
+            lines=gradient_lines(conv_shape_of(fusion), facts.row.element_bytes),
         )
         found = hopper_tile(
             block,

@@ -48,7 +48,7 @@ from ..surface import RATE_OF, bytes_of, smem_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .facts_sm90 import split_of
 from .layouts import Copied, relaid_fusion, relaid_region
-from .pattern import ConvShape, conv_of, conv_of_call, image_view, shape_of
+from .pattern import ConvShape, conv_of, conv_of_call, conv_shape_of, image_view, shape_of
 from .stem import MOST_CHANNELS, MOST_STEPS, Stem, stem_refusal
 from .stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
@@ -141,7 +141,7 @@ class ConvStemSm90Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion).fusion
-        shape = shape_of(conv_of(fusion))
+        shape = conv_shape_of(fusion)
         choice = _Choice.of(knobs)
         rows, columns = choice.rows, choice.columns
         if rows > _ROWS[0] and columns > _MOST_OF_TALL:
@@ -160,7 +160,7 @@ class ConvStemSm90Engine(Engine):
         return list(self._candidates(fusion, target))
 
     def _candidates(self, fusion: Fusion, target: Target) -> Iterator[Knobs]:
-        least = shape_of(conv_of(fusion)).k_group
+        least = conv_shape_of(fusion).k_group
         more = sum(n < least for n in _COLUMNS) + 2  # those that have all, and one wider
         for rows in _ROWS:
             for columns in _COLUMNS[:more]:
@@ -256,7 +256,7 @@ def _positions(shape: ConvShape, blocks: int) -> Expr:
 
 def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
     """Reasons against sizes, by the smallest tile."""
-    stem = Stem.of(shape_of(conv_of(fusion)), _ROWS[0] // wgmma.M)
+    stem = Stem.of(conv_shape_of(fusion), _ROWS[0] // wgmma.M)
     if stem.input_rows > tma.MAX_BOX:
         what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]

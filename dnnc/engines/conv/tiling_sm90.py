@@ -37,7 +37,7 @@ from .facts_sm90 import (
     tiled_shape_of,
 )
 from .halo import CONSUMERS, Halo, image_moves, stays
-from .pattern import ConvShape, conv_of, shape_of
+from .pattern import ConvShape, conv_of, conv_shape_of
 
 _MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
 _LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
@@ -96,7 +96,7 @@ def _fixed_bytes(tensor: Tensor) -> int:
 
 def halo_tiling_of(fusion: Fusion, halo: Halo, choice: ConvChoice) -> Tiling:
     """The tiling of pixels that come with their halo."""
-    row, shape, channels = conv_row_of(fusion), shape_of(conv_of(fusion)), choice.channels
+    row, shape, channels = conv_row_of(fusion), conv_shape_of(fusion), choice.channels
     dims = conv_of(fusion).made.shape
     outputs = tuple("tma" if t.shape == dims else "exit" for t in fusion.outputs)
     loads = [t for t in staged_y_loads(fusion) if image_moves(t, shape.groups)]
