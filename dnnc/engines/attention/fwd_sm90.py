@@ -398,7 +398,8 @@ def _tiling(
             few=FewQueries(*packed, choice.parts),
         )
 
-    return next(of(n) for n in (OVERLAPPING, 2, 1) if n == 1 or of(n).smem_bytes <= _SHARED_MEMORY)
+    tilings = map(of, (OVERLAPPING, 2, 1))
+    return next(made for made in tilings if made.q_stages == 1 or made.smem_bytes <= _SHARED_MEMORY)
 
 
 _SHARED_MEMORY = 227 << 10  # of a block of sm_90
