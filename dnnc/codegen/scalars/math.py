@@ -67,8 +67,9 @@ def unpacked(op: Any, operands: Sequence[Any], width: int) -> Any:
     An instruction an element: the back end's own conversion takes two for every other one.  But it
     does what is rounded to bf16 again in bf16, two elements at once.
     """
-    types = [str(value.type) for value in (*op.operands, *op.results)]
-    if op.name != "arith.extf" or types != ["bf16", "f32"] or width % 2:
+    if op.name != "arith.extf" or width % 2:
+        return None
+    if [str(value.type) for value in (*op.operands, *op.results)] != ["bf16", "f32"]:
         return None
     return ops.from_elements(_from_bf16(operands[0]))
 

@@ -14,6 +14,7 @@ gather which turns out to be consecutive becomes a vector access.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, Protocol
 
@@ -47,6 +48,31 @@ class InHand:
         return self.current
 
 
+@dataclass(frozen=True)
+class _Generic:
+    """A `linalg.generic` as walks read it: once, since they visit it for each fragment.
+
+    maps: of the inputs, their results.  arguments, body: of its block.
+    """
+
+    inputs: Sequence[Any]
+    maps: Sequence[Sequence[Any]]
+    is_reduction: bool
+    arguments: Sequence[Any]
+    body: Sequence[Any]
+
+    @staticmethod
+    def of(operation: Any) -> _Generic:
+        block = operation.regions[0].blocks[0]
+        return _Generic(
+            inputs_of(operation),
+            [list(map_.results) for map_ in indexing_maps(operation)],
+            is_reduction(operation),
+            list(block.arguments),
+            [view.operation for view in block.operations],
+        )
+
+
 # Evaluates a linalg.generic with reduction axes: (walk, operation, coordinates, width) -> value.
 Reducer = Callable[["Walk", Any, Sequence[Coordinate], int], Any]
 
@@ -77,6 +103,7 @@ class Walk:
         self.unpacks = unpacks
         self.contracts = contracts
         self._known: dict[Any, Any] = {}
+        self._generics: dict[Any, _Generic] = {}
 
     def value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
         """The fragment of an SSA tensor at some coordinates."""
@@ -92,7 +119,7 @@ class Walk:
             self.kernel, self.leaves, self.symbols, self.reducer,
             unpacks=self.unpacks, contracts=self.contracts,
         )  # fmt: skip
-        made._known = dict(self._known)
+        made._known, made._generics = dict(self._known), self._generics
         return made
 
     def forget(self) -> None:
@@ -114,11 +141,16 @@ class Walk:
             return self.leaves[tensor].load(at, width)
         operation = tensor.owner
         assert operation.name == "linalg.generic", f"no leaf for {tensor}"
-        if is_reduction(operation):
+        if self._generic(operation).is_reduction:
             assert self.reducer is not None, f"no way to reduce {tensor}"
             return self.reducer(self, operation, at, width)
         operands = yield self._operands(operation, at, width)
         return (yield self._body(operation, operands, at, width, None))
+
+    def _generic(self, operation: Any) -> _Generic:
+        if operation not in self._generics:
+            self._generics[operation] = _Generic.of(operation)
+        return self._generics[operation]
 
     def operands(self, operation: Any, loops: Sequence[Coordinate], width: int) -> list[Any]:
         """The fragments of a generic's inputs at its loops' coordinates."""
@@ -127,9 +159,9 @@ class Walk:
     def _operands(
         self, operation: Any, loops: Sequence[Coordinate], width: int
     ) -> Steps[list[Any]]:
-        maps, found = indexing_maps(operation), list[Any]()
-        for operand, map_ in zip(inputs_of(operation), maps, strict=False):
-            at = [_follow(result, loops) for result in map_.results]
+        generic, found = self._generic(operation), list[Any]()
+        for operand, results in zip(generic.inputs, generic.maps, strict=False):
+            at = [_follow(result, loops) for result in results]
             found.append((yield self._value(operand, at, width)))
         return found
 
@@ -153,10 +185,9 @@ class Walk:
         width: int,
         result: Any,
     ) -> Steps[Any]:
-        block = operation.regions[0].blocks[0]
-        values: dict[Any, Any] = dict(zip(block.arguments, operands, strict=False))
-        for view in block.operations:
-            op = view.operation
+        generic = self._generic(operation)
+        values: dict[Any, Any] = dict(zip(generic.arguments, operands, strict=False))
+        for op in generic.body:
             if op.name == "linalg.yield":
                 wanted = op.operands[0] if result is None else result
                 return ops.splat(self._fragment(wanted, values, width), width)
