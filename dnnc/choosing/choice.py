@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..dialect.fusion import Fusion, remembered
+from ..dialect.fusion import Fusion
 from ..dialect.fusion_key import FusionKey, key_of
 from ..engines import all_engines
 from ..engines.engine import Engine, Prediction, Reason
@@ -49,11 +49,8 @@ def rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) ->
     A computed operand that takes the other one's type, of 16 bits, is nothing to ask for: that type
     is the graph's.
     """
-    return _loses_bits(fusion) and "DOWN_CONVERT_INPUTS" in engine.notes(fusion, knobs)
-
-
-@remembered
-def _loses_bits(fusion: Fusion) -> bool:
+    if "DOWN_CONVERT_INPUTS" not in engine.notes(fusion, knobs):
+        return False
     return any(loses_bits_as_tf32(fusion, op) for op in fusion.with_role("anchor"))
 
 
