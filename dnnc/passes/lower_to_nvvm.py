@@ -19,7 +19,7 @@ from ..mlir import ir, run_pipeline
 from .pass_base import Pass
 
 PIPELINE = (
-    "builtin.module(canonicalize,cse,convert-scf-to-cf,convert-math-to-nvvm,convert-math-to-llvm,"
+    "builtin.module(canonicalize{top-down=false},cse,convert-scf-to-cf,convert-math-to-nvvm,convert-math-to-llvm,"
     "convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,convert-nvvm-to-llvm,"
     "convert-index-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
 )
