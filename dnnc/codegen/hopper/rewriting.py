@@ -30,7 +30,7 @@ from ..region import Region, identity_access
 from ..state import each
 from ..walk.index import Index
 from ..walk.region_walk import InHand, Walk
-from .wgmma import ROW_BYTES
+from .wgmma import ROW_BYTES, WARPGROUP_THREADS
 
 WARPS = 3
 THREADS = WARPS * WARP_THREADS
@@ -74,6 +74,23 @@ class RawRows:
         return tile.offset(row, byte >> 4) + inside
 
 
+@dataclass(frozen=True)
+class Columns:
+    """A thread's part of a tile's rows: the same of every row that it rewrites.
+
+    chunk: of 16 bytes of the result.  own: its first row.  k: in the group, kept inside it;
+    is_there: whether it was, None: always.  at: coordinates of the value.  walk: knows what is read
+    of it besides raw tiles.
+    """
+
+    chunk: Any
+    own: Any
+    k: Any
+    is_there: Any
+    at: Sequence[Index]
+    walk: Walk
+
+
 @dataclass
 class Rewriting:
     """How a tile [rows, a panel of k] of an operand is rewritten.
@@ -81,7 +98,7 @@ class Rewriting:
     value: the SSA tensor after g1, of which axis 1 lies along k.  operand: its type.  raws: what g1
     reads at each element; everything else that it reads has an extent of 1 along all other axes.
     extent: of k in a group; offset: of the result's tile, bytes from the slot's start.
-    row_bytes: of its rows.
+    row_bytes: of its rows.  warpgroups: that rewrite, each tiles of its own.
     """
 
     kernel: Kernel
@@ -92,6 +109,7 @@ class Rewriting:
     extent: int
     offset: int
     row_bytes: int = ROW_BYTES
+    warpgroups: int = 1
 
     def __post_init__(self) -> None:
         self.elems = CHUNK_BYTES * 8 // self.operand.bits
@@ -108,14 +126,30 @@ class Rewriting:
     @property
     def thread(self) -> Any:
         """The thread's number among those that rewrite: all but the first warp of a warpgroup."""
-        return ops.thread_id() - WARP_THREADS
+        thread = ops.thread_id()
+        if self.warpgroups > 1:
+            thread = thread & (WARPGROUP_THREADS - 1)
+        return thread - WARP_THREADS
+
+    def columns(self, first_k: Any, group: Any) -> Columns:
+        """The thread's place in the rows of a tile, and what all rows read of it.
+
+        first_k: of the tile, in its group.  group: the group's first element of k.
+        """
+        chunk = self.thread & (self.tile.chunks - 1)
+        own = self.thread // self.tile.chunks
+        place = chunk * self.elems
+        k, is_there = self._kept(first_k + place)
+        at = self._at(Index(group + k, 1, self.elems))
+        walk = Walk(self.kernel, self.leaves, self.region.symbols)
+        self._load_what_rows_share(walk, at)
+        return Columns(chunk, own, k, is_there, at, walk)
 
     def rewrite(
         self,
         slot: Any,
         rows: int,
-        first_k: Any,
-        group: Any,
+        columns: Columns,
         inside: Callable[[Any], Any],
         wait: Callable[[], None],
         keep: Callable[[Any, Index, Any, Any], None] | None = None,
@@ -124,18 +158,11 @@ class Rewriting:
     ) -> None:
         """Rewrites a tile, by all threads.  The caller shows it to products, by `tma.show_writes`.
 
-        first_k: of the tile, in its group.  group: the group's first element of k.
         inside(row): whether a row is not all zeros; None: always.  wait: until raw tiles are there.
         keep(row, k in the group, fragment, whether it is of the group) stores what is computed
         elsewhere too.  together: rows of a thread that are in registers at a time; 0: few.
         """
-        chunk = self.thread & (self.tile.chunks - 1)
-        own, step = self.thread // self.tile.chunks, self.row_step
-        place = chunk * self.elems
-        k, is_there = self._kept(first_k + place)
-        at = self._at(Index(group + k, 1, self.elems))
-        walk = Walk(self.kernel, self.leaves, self.region.symbols)
-        self._load_what_rows_share(walk, at)
+        own, step, place = columns.own, self.row_step, columns.chunk * self.elems
         wait()
 
         def some(first: Any, count: int, last: Any = None) -> None:
@@ -148,13 +175,14 @@ class Rewriting:
                 numbers[-1] = ops.select(last, numbers[-1], numbers[0])
             taken = [[raw.load(slot, n, place, self.elems) for raw in self.raws] for n in numbers]
             made = [
-                self._zeroed(self._value(walk, fragments, at), ops.both(is_there, inside(n)))
+                self._zeroed(self._value(columns, fragments), ops.both(columns.is_there, inside(n)))
                 for n, fragments in zip(numbers, taken, strict=True)
             ]
             for i, (n, value) in enumerate(zip(numbers, made, strict=True)):
                 if keep is not None:
-                    keep(n, Index(k, 1, self.elems), self._fragment(value), is_there)
-                target = smem.byte_pointer(slot, self.tile.offset(n, chunk) + self.offset)
+                    k = Index(columns.k, 1, self.elems)
+                    keep(n, k, self._fragment(value), columns.is_there)
+                target = smem.byte_pointer(slot, self.tile.offset(n, columns.chunk) + self.offset)
                 if last is None or i < count - 1:
                     ops.store(target, value, CHUNK_BYTES)
                     continue
@@ -206,11 +234,11 @@ class Rewriting:
                 places = [at[p[1]] if p[0] == "loop" else Index.of(0) for p in access]
                 walk.value(leaf, places, self.elems)
 
-    def _value(self, walk: Walk, fragments: Sequence[Any], at: Sequence[Index]) -> Any:
+    def _value(self, columns: Columns, fragments: Sequence[Any]) -> Any:
         """The value of one row."""
         for taken, fragment in zip(self.taken, fragments, strict=True):
             taken.current = fragment
-        value = walk.branch().value(self.value, at, self.elems)
+        value = columns.walk.branch().value(self.value, columns.at, self.elems)
         if self.operand == dtypes.f32:
             # As TMA does; `wgmma` would cut.
             words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]

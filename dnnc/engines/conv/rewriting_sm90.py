@@ -181,7 +181,7 @@ class Rewriter:
         """Rewrites a slot, and gives the next place; inside, keep: see `Rewriting.rewrite`."""
         group = group_of(batch) * self.shape.c_group
         self.rewriting.rewrite(
-            self.ring.slot(cursor), rows, channel, group, inside,
+            self.ring.slot(cursor), rows, self.rewriting.columns(channel, group), inside,
             lambda: mbarrier.wait(self.barrier(cursor), cursor.phase), keep,
         )  # fmt: skip
         tma.show_writes()

@@ -70,8 +70,9 @@ SUPPORT_COPIES = (
     "first; one that pointwise operations give in f32 takes the other's 16 bits, by a kernel ahead"
 )
 MAKING = Knob(
-    "KERNEL_CFG", (0, 1),
-    "1: blocks make operands of fp8, and compute X, in shared memory; 0: by kernels ahead",
+    "KERNEL_CFG", (0, 1, 3),
+    "1: blocks make operands of fp8, and compute X, in shared memory; 3: X by two warpgroups; 0: by "
+    "kernels ahead",
 )  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),

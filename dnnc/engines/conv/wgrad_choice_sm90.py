@@ -16,6 +16,7 @@ class WgradChoice(KnobValues):
     loop: those of the main loop, but for those that only products have.  parts: of the pixels,
     whose sums the workspace has.  adds: whether sums of parts are added by the blocks that have
     them, in any order.  makes: whether blocks make operands of bytes, see `wgrad_rewriting_sm90`.
+    is_helped: whether a warpgroup more computes X.
     rows, columns: of dY's images of a tile, whose pixels of X come once for all taps, with their
     halo.  rows of 0: by im2col.  columns of 0: all.
     """
@@ -23,7 +24,8 @@ class WgradChoice(KnobValues):
     loop: Choice
     parts: Annotated[int, "SPLIT_K_BUF"]
     adds: Annotated[bool, "REDUCTION_MODE"] = False
-    makes: Annotated[bool, "KERNEL_CFG"] = False
+    makes: Annotated[bool, "KERNEL_CFG", 1] = False
+    is_helped: Annotated[bool, "KERNEL_CFG", 2] = False
     rows: Annotated[int, "TILE_ROWS"] = 0
     columns: Annotated[int, "TILE_COLS"] = 0
 

@@ -15,8 +15,8 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import tma
 from ...codegen.hopper.pipeline import Cursor
-from ...codegen.hopper.rewriting import RawRows, Rewriting
-from ...codegen.hopper.wgmma import ROW_BYTES
+from ...codegen.hopper.rewriting import Columns, RawRows, Rewriting
+from ...codegen.hopper.wgmma import ROW_BYTES, WARPGROUP_THREADS
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -31,41 +31,73 @@ _TOGETHER = 6  # rows of a thread that are in registers at a time: those of a pa
 
 
 def rewriting_of(
-    kernel: Kernel, region: Region, call: Any, shape: WgradShape, offset: int
+    kernel: Kernel, region: Region, call: Any, shape: WgradShape, offset: int, helpers: int = 0
 ) -> Rewriting:
-    """How X is computed; offset: of its tile, bytes from the slot's start."""
+    """How X is computed; offset: of its tile, bytes from the slot's start.  helpers: warpgroups
+    beside the producer that compute it."""
     value, loaded = call.operands[0], loaded_values(region, call)[0]
     type_ = data_type_of(value)
     raw = RawRows(loaded, shape.x, offset, CHUNK)
-    return Rewriting(kernel, region, value, type_, [raw], shape.c_group, offset)
+    return Rewriting(
+        kernel, region, value, type_, [raw], shape.c_group, offset, warpgroups=1 + helpers
+    )
 
 
 @dataclass
 class TapRewriter(OperandRewriter):
-    """See the file's docstring.  tile_rows: columns of the block's tile.  steps: of a part."""
+    """See the file's docstring.
+
+    tile_rows: columns of the block's tile.  steps: of a part.  is_whole: whether all pixels of the
+    steps are there.  Warpgroups take panels by turns.
+    """
 
     kernel: Kernel = field(kw_only=True)
     shape: WgradShape = field(kw_only=True)
     rewriting: Rewriting = field(kw_only=True)
     tile_rows: int = field(kw_only=True)
     steps: Expr = field(kw_only=True)
+    is_whole: bool = field(kw_only=True)
+    alone: Columns | None = field(init=False, default=None)
+
+    def _tile(self, place: TilePlace, here: Cursor) -> Cursor:
+        if self.tile_rows == CHUNK * (1 + self.helpers):  # a panel, the same in every step
+            self.alone = self._columns(place, self._first_panel)
+        return super()._tile(place, here)
 
     def make_slot(self, here: Cursor, place: TilePlace, step: Any) -> None:
-        shape, slot = self.shape, self.ring.slot(here)
-        group = group_of(place.batch) * shape.c_group
+        slot = self.ring.slot(here)
         first = (part_of(place.batch) * self.kernel.size(self.steps) + step) * CHUNK
-        pixels = self.kernel.size(shape.pixels)
+        pixels = self.kernel.size(self.shape.pixels)
 
-        @each(0, self.tile_rows, CHUNK)
-        def _(panel: Any) -> None:
-            _, channel = tap_and_channel(shape, place.column + panel)
+        def rewrite(panel: Any, columns: Columns) -> None:
             self.rewriting.rewrite(
-                smem.byte_pointer(slot, panel * ROW_BYTES), CHUNK,
-                ops.minimum(channel, (shape.chunks - 1) * CHUNK), group,
-                lambda row: first + row < pixels, lambda: self.wait(here), together=_TOGETHER,
+                smem.byte_pointer(slot, panel * ROW_BYTES), CHUNK, columns,
+                lambda row: None if self.is_whole else first + row < pixels,
+                lambda: self.wait(here), together=_TOGETHER,
             )  # fmt: skip
 
+        if self.alone:
+            rewrite(self._first_panel, self.alone)
+        else:
+
+            @each(self._first_panel, self.tile_rows, CHUNK * (1 + self.helpers))
+            def _(panel: Any) -> None:
+                rewrite(panel, self._columns(place, panel))
+
         tma.show_writes()
+
+    @property
+    def _first_panel(self) -> Any:
+        """The first row of the warpgroup's panels."""
+        if not self.helpers:
+            return 0
+        return ops.minimum(ops.thread_id() // WARPGROUP_THREADS, self.helpers) * CHUNK
+
+    def _columns(self, place: TilePlace, panel: Any) -> Columns:
+        shape = self.shape
+        _, channel = tap_and_channel(shape, place.column + panel)
+        group = group_of(place.batch) * shape.c_group
+        return self.rewriting.columns(ops.minimum(channel, (shape.chunks - 1) * CHUNK), group)
 
 
 @dataclass
@@ -99,7 +131,7 @@ class HaloRewriter(OperandRewriter):
         group = group_of(place.batch) * shape.c_group
         rows = tile.input_rows * tile.pitch
         self.rewriting.rewrite(
-            self.ring.slot(here), rows, channel, group, inside, lambda: self.wait(here),
-            together=_TOGETHER,
+            self.ring.slot(here), rows, self.rewriting.columns(channel, group), inside,
+            lambda: self.wait(here), together=_TOGETHER,
         )  # fmt: skip
         tma.show_writes()

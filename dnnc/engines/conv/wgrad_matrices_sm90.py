@@ -95,22 +95,25 @@ def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -
         (Expr.of(shape.k_group), Expr.of(shape.columns)),
         steps,
         FilterSpace(shape, parts, adds=region.adds),
-        rewriter=_rewriter(kernel, region, call, shape, operands, steps),
+        rewriter=_rewriter(kernel, region, call, shape, operands, parts, tiling.block.helpers),
         row_sums=losses,
     )
 
 
 def _rewriter(
     kernel: Kernel, region: Region, call: Any, shape: WgradShape,
-    operands: Sequence[PanelOperand], steps: Expr,
+    operands: Sequence[PanelOperand], parts: int, helpers: int,
 ) -> OperandRewriter | None:  # fmt: skip
     """The warps that compute X, or turn operands of bytes."""
     gradient, image = operands
     if shape.computes:
-        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"])
+        steps = steps_of(shape, parts)
+        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"], helpers)
+        pixels, loaded = shape.pixels.constant, (steps * parts * CHUNK).constant
         return TapRewriter(
-            [image], kernel=kernel, shape=shape, rewriting=rewriting, tile_rows=image.tile_rows,
-            steps=steps,
+            [image], helpers, kernel=kernel, shape=shape, rewriting=rewriting,
+            tile_rows=image.tile_rows, steps=steps,
+            is_whole=pixels is not None and pixels == loaded,
         )  # fmt: skip
     if gradient.row.takes_mn_major:
         return None

@@ -156,7 +156,8 @@ def wgrad_tiling_of(fusion: Fusion, choice: WgradChoice) -> Tiling:
     if choice.has_halo:
         tile = pixel_tile_of(shape, choice)
         return _pixel_tiling(row_of(shape, turns=False), choice.loop.stages, tile)
-    return tiling_of(facts_of_choice(fusion, choice), choice.loop)
+    tiling = tiling_of(facts_of_choice(fusion, choice), choice.loop)
+    return replace(tiling, block=replace(tiling.block, helpers=int(choice.is_helped)))
 
 
 def pixel_tile_of(shape: WgradShape, choice: WgradChoice) -> PixelTile:

@@ -43,15 +43,20 @@ class Making:
 class OperandRewriter:
     """The warps of the producer that make operands; see `product.matrices_sm90.Rewriter`.
 
-    operands: whose copies arrive at barriers of their own.
+    operands: whose copies arrive at barriers of their own.  helpers: warpgroups beside the
+    producer, of which as many warps make them.
     """
 
     operands: Sequence[Any]
+    helpers: int = 0
     ring: Pipeline = field(init=False)
     barriers: Any = field(init=False)
 
-    arrivals = WARPS
     maps = ()  # the operands' own, which are prefetched as any
+
+    @property
+    def arrivals(self) -> int:
+        return WARPS * (1 + self.helpers)
 
     def place(self, ring: Pipeline, memory: Any) -> None:
         """memory: of a barrier for each slot."""

@@ -173,7 +173,7 @@ class ConvWgradSm90Engine(Engine):
         shape = hopper_shape(fusion)
         reasons = reduction_reasons(fusion, choice.parts, adds=choice.adds)
         reasons = reasons or _making_reasons(fusion, makes=choice.makes, has_halo=choice.has_halo)
-        if reasons:
+        if reasons := reasons or _help_reasons(choice, shape):
             return reasons
         if choice.has_halo:
             return pixel_reasons(choice, shape, target)
@@ -189,13 +189,18 @@ class ConvWgradSm90Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         fusion = cast_operands(fusion, _TYPES)
-        return [
-            replace(choice, makes=makes).knobs
-            for makes in map(bool, MAKING.values)
+        found = [
+            replace(choice, makes=makes)
+            for makes in (False, True)
             for choice in (
                 *self._halo_candidates(fusion, target, makes=makes),
                 *self._tap_candidates(fusion, target, makes=makes),
             )
+        ]
+        shape = hopper_shape(fusion)
+        helped = [replace(choice, is_helped=True) for choice in found if choice.makes]
+        return [
+            choice.knobs for choice in (*found, *helped) if not _help_reasons(choice, shape)
         ]
 
     def _halo_candidates(
@@ -349,6 +354,21 @@ def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Rea
     if shape.sums_loss:
         return (knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0"),)
     return () if has_halo else tuple(_load_reasons(fusion))
+
+
+def _help_reasons(choice: WgradChoice, shape: WgradShape) -> tuple[Reason, ...]:
+    """Why a warpgroup more can't compute X."""
+    if not choice.is_helped:
+        return ()
+    loop, what = choice.loop, ""
+    if not (choice.makes and shape.computes) or choice.has_halo:
+        what = "no X that is computed by im2col"
+    elif loop.tile_n % (2 * CHUNK) or loop.block.consumers != 2:
+        what = f"a tile of {loop.tile_m}x{loop.tile_n}"
+    if not what:
+        return ()
+    supported = f"operations before X, tiles of two warpgroups and {2 * CHUNK} columns or a multiple"
+    return (knob_reason(f"{MAKING.name}=3 with {what}", f"{supported}; {MAKING.name}=1"),)
 
 
 def _computed_reasons(fusion: Fusion, shape: WgradShape, *, has_halo: bool) -> tuple[Reason, ...]:

@@ -58,6 +58,7 @@ class Emitter:
               (Consumer)      for each k panel: wait until its stage is full, multiply,
                               release the stage before
                               the epilogue
+            warpgroup n+1   rewrites an operand beside warpgroup 0, where one helps
 
         One warpgroup loads, or two do that also compute operands.  Both roles go through the same
         tiles (`Tiles`), each at its own pace: a producer is ahead by the stages of the ring.  Of a
@@ -86,7 +87,12 @@ class Emitter:
         self.rewriter = self._own_rewriter()
 
         self._begin()
-        ops.if_else(self.group < t.block.producers, self._produce, self._consume)
+        if t.block.helpers:  # behind the consumers
+            own = self.group - t.block.producers
+            is_consumer = ops.compare("ult", own, t.block.consumers)
+            ops.if_else(is_consumer, self._consume, self._produce)
+        else:
+            ops.if_else(self.group < t.block.producers, self._produce, self._consume)
         if self.cluster.blocks > 1:
             # A block's memory has to last until nobody arrives there any more.
             cluster.synchronize(self.cluster)

@@ -19,12 +19,14 @@ from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
 from ...mlir import nvvm
+from ...target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Loop, Matrices, Rewriter
 from .rings_sm90 import Rings
 from .tile_loop_sm90 import Tiles, has_epilogue, own_part
 from .tile_sm90 import Tiling
 
+_WARPS = wgmma.WARPGROUP_THREADS // WARP_THREADS
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
 
@@ -85,7 +87,8 @@ class Producer:
                 with ops.if_(is_own):
                     self._load_beside(i, ring)
             if self.rewriter:
-                with ops.if_(ops.less(0, self.warp)):
+                warp = self.warp & (_WARPS - 1) if t.block.helpers else self.warp
+                with ops.if_(ops.less(0, warp)):
                     self.rewriter.run(self.tiles)
             if self.matrices.zeros:
                 with ops.if_(ops.less(0, self.warp)):

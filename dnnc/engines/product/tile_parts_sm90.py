@@ -22,7 +22,8 @@ class BlockTile:
     B, and what it computes is the product's transpose.  consumers: warpgroups that multiply, each a
     part of the rows; of 64 rows, a part of the columns.  producers: warpgroups that load, each
     every other stage where there are two.  takes_turns: the consumers each have tiles of their own,
-    by turns.
+    by turns.  helpers: warpgroups after the consumers, whose warps rewrite an operand as those of
+    the producer do.
     """
 
     rows: int
@@ -31,10 +32,11 @@ class BlockTile:
     consumers: int
     producers: int = 1
     takes_turns: bool = False
+    helpers: int = 0
 
     @property
     def threads(self) -> int:
-        return wgmma.WARPGROUP_THREADS * (self.producers + self.consumers)
+        return wgmma.WARPGROUP_THREADS * (self.producers + self.consumers + self.helpers)
 
     @property
     def sharers(self) -> int:

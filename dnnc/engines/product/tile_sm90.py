@@ -26,6 +26,7 @@ _MOST_SUMS = 128
 # The same of three consumer warpgroups, which have a row of a 3x3 filter's gradient each.
 _REGISTERS_OF_THREE = {False: (32, 160), True: (80, 144)}  # by whether operands are rewritten
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
+_HELPED_REGISTERS = (72, 184)  # where a warpgroup more rewrites
 _PROMOTING_REGISTERS = (72, 216)  # of the more, where half are f32 sums beside a stage's own
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
@@ -116,6 +117,8 @@ class Tiling:
             return _REGISTERS_OF_THREE[self.rewriting > 0]
         if self.block.consumers != 2:
             return None
+        if self.block.helpers:
+            return _HELPED_REGISTERS
         if self.rewriting:
             is_most = self.sums * (1 + self.promotes) > _MOST_SUMS
             if is_most and self.promotes:

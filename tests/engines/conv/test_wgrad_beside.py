@@ -154,6 +154,14 @@ COMPUTED = {
         [2, 64, 5, 7], [192, 64, 2, 1], around(0),
         {"SPLIT_K_BUF": 2, "TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2},
     ),
+    "helped, 72 channels": (
+        [2, 72, 9, 7], [264, 72, 1, 1], around(0, 2),
+        {"TILE_M": 256, "TILE_N": 128, "KERNEL_CFG": 3},
+    ),
+    "helped, parts, two panels a warpgroup": (
+        [1, 128, 5, 9], [130, 128, 2, 1], around(0),
+        {"SPLIT_K_BUF": 2, "TILE_M": 128, "TILE_N": 256, "KERNEL_CFG": 3},
+    ),
 }  # fmt: skip
 
 
@@ -172,7 +180,7 @@ def test_blocks_compute_x(name):
     if "sum" in name:
         g.reduction(dy, "add").set_dim([1, w[0], 1, 1]).set_output().set_data_type(dtypes.f32)
     inputs = random_inputs(g.graph.finalize(), {}, low=0.25, high=2.0)
-    plan = run(g, {**knobs, "KERNEL_CFG": 1}, inputs=inputs)
+    plan = run(g, {"KERNEL_CFG": 1, **knobs}, inputs=inputs)
     (fusion,), kernels = plan.programs[0].fusions, plan.programs[0].kernels
     assert "DOWN_CONVERT_INPUTS" in fusion.notes
     assert [kernel.name.rpartition("_")[2] for kernel in kernels] == ["sm90", "sum"]
