@@ -363,11 +363,12 @@ def _help_reasons(choice: WgradChoice, shape: WgradShape) -> tuple[Reason, ...]:
     loop, what = choice.loop, ""
     if not (choice.makes and shape.computes) or choice.has_halo:
         what = "no X that is computed by im2col"
-    elif loop.tile_n % (2 * CHUNK) or loop.block.consumers != 2:
+    elif loop.tile_n != 2 * CHUNK or loop.block.consumers != 2:
+        # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
         what = f"a tile of {loop.tile_m}x{loop.tile_n}"
     if not what:
         return ()
-    supported = f"operations before X, tiles of two warpgroups and {2 * CHUNK} columns or a multiple"
+    supported = f"pointwise operations before X, tiles of 128 or 256 rows and {2 * CHUNK} columns"
     return (knob_reason(f"{MAKING.name}=3 with {what}", f"{supported}; {MAKING.name}=1"),)
 
 

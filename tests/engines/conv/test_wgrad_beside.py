@@ -158,10 +158,6 @@ COMPUTED = {
         [2, 72, 9, 7], [264, 72, 1, 1], around(0, 2),
         {"TILE_M": 256, "TILE_N": 128, "KERNEL_CFG": 3},
     ),
-    "helped, parts, two panels a warpgroup": (
-        [1, 128, 5, 9], [130, 128, 2, 1], around(0),
-        {"SPLIT_K_BUF": 2, "TILE_M": 128, "TILE_N": 256, "KERNEL_CFG": 3},
-    ),
 }  # fmt: skip
 
 
