@@ -76,7 +76,8 @@ MAKING = Knob(
 )  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),
-    "1: parts are added to one place as they end, in any order; 0: by the second kernel",
+    "1: parts, where there are several, are added to one place as they end, in any order; 0: by the "
+    "second kernel",
 )  # fmt: skip
 PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
@@ -162,16 +163,12 @@ class WgradShape:
         return product((self.dy.shape[0], *self.dy.shape[2:]))
 
 
-def reduction_reasons(fusion: Fusion, parts: int, *, adds: bool) -> tuple[Reason, ...]:
+def reduction_reasons(fusion: Fusion, *, adds: bool) -> tuple[Reason, ...]:
     """Why parts can't be added atomically, where a choice `adds` them."""
-    if not adds:
+    if not (adds and fusion.must_repeat):
         return ()
-    adding = f"{REDUCTION.name}=1"
-    if fusion.must_repeat:
-        return (knob_reason(f"{adding} of results that repeat", f"{REDUCTION.name}=0"),)
-    if parts > 1:
-        return ()
-    return (knob_reason(f"{adding} of one part", "SPLIT_K_BUF of 2 or more"),)
+    what = f"{REDUCTION.name}=1 of results that repeat"
+    return (knob_reason(what, f"{REDUCTION.name}=0, or SPLIT_K_BUF=1"),)
 
 
 def place_of_part(batch: Mapping[int, Coordinate], *, adds: bool) -> Any:

@@ -14,8 +14,8 @@ class WgradChoice(KnobValues):
     """One value of each knob.
 
     loop: those of the main loop, but for those that only products have.  parts: of the pixels,
-    whose sums the workspace has.  adds: whether sums of parts are added by the blocks that have
-    them, in any order.  makes: whether blocks make operands of bytes, see `wgrad_rewriting_sm90`.
+    whose sums the workspace has.  any_order: whether sums of parts may be added by the blocks that
+    have them.  makes: whether blocks make operands of bytes, see `wgrad_rewriting_sm90`.
     is_helped: whether a warpgroup more computes X.
     rows, columns: of dY's images of a tile, whose pixels of X come once for all taps, with their
     halo.  rows of 0: by im2col.  columns of 0: all.
@@ -23,7 +23,7 @@ class WgradChoice(KnobValues):
 
     loop: Choice
     parts: Annotated[int, "SPLIT_K_BUF"]
-    adds: Annotated[bool, "REDUCTION_MODE"] = False
+    any_order: Annotated[bool, "REDUCTION_MODE"] = False
     makes: Annotated[bool, "KERNEL_CFG", 1] = False
     is_helped: Annotated[bool, "KERNEL_CFG", 2] = False
     rows: Annotated[int, "TILE_ROWS"] = 0
@@ -35,6 +35,11 @@ class WgradChoice(KnobValues):
         for name in ("WARP_SPEC_CFG", "SWAP_AB"):
             del found[name]
         return found
+
+    @property
+    def adds(self) -> bool:
+        """Whether blocks add sums of parts to one place."""
+        return self.any_order and self.parts > 1
 
     @property
     def has_halo(self) -> bool:

@@ -85,12 +85,18 @@ _BLOCKS = 2  # of an SM, that parts are made to fill
 class _Choice(KnobValues):
     """One value of each knob.
 
-    parts: of the pixels, whose sums a second kernel adds up, or, where it `adds`, blocks do.
+    parts: of the pixels, whose sums a second kernel adds up, or, where they may be added in any
+    order, blocks do.
     """
 
     tile: Sm80Choice
     parts: Annotated[int, "SPLIT_K_BUF"]
-    adds: Annotated[bool, "REDUCTION_MODE"] = False
+    any_order: Annotated[bool, "REDUCTION_MODE"] = False
+
+    @property
+    def adds(self) -> bool:
+        """Whether blocks add sums of parts to one place."""
+        return self.any_order and self.parts > 1
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class ConvWgradSm80Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         choice = _Choice.of(knobs)
-        return reduction_reasons(fusion, choice.parts, adds=choice.adds) or illegal_reasons(
+        return reduction_reasons(fusion, adds=choice.adds) or illegal_reasons(
             choice.tile, _type(fusion), target
         )
 

@@ -171,7 +171,7 @@ class ConvWgradSm90Engine(Engine):
         choice = WgradChoice.of(knobs)
         loop, fusion = choice.loop, _relaid(fusion, choice).fusion
         shape = hopper_shape(fusion)
-        reasons = reduction_reasons(fusion, choice.parts, adds=choice.adds)
+        reasons = reduction_reasons(fusion, adds=choice.adds)
         reasons = reasons or _making_reasons(fusion, makes=choice.makes, has_halo=choice.has_halo)
         if reasons := reasons or _help_reasons(choice, shape):
             return reasons

@@ -322,11 +322,12 @@ def test_parts_that_are_added_to_one_place(x, w, knobs):
     assert "NONDETERMINISTIC" in plan.programs[0].fusions[0].notes
 
 
-def test_one_part_is_not_added():
+def test_one_part_is_stored_where_parts_may_be_added():
     g = new_graph()
-    gradient(g, [2, 64, 5, 6], [64, 64, 3, 3], **around(1)).set_output()
-    with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of one part"):
-        run(g, knobs={"REDUCTION_MODE": 1})
+    gradient(g, [2, 64, 5, 6], [64, 64, 1, 1]).set_output()
+    plan = run(g, knobs={"REDUCTION_MODE": 1})
+    assert len(plan.programs[0].kernels) == 1
+    assert "NONDETERMINISTIC" not in plan.programs[0].fusions[0].notes
 
 
 def test_results_that_repeat_are_not_added():
