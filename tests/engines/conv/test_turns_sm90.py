@@ -8,7 +8,7 @@ from dnnc.target import of
 from tests.support import multiprocessors
 
 from .convs import H, N, around, convolved, image, ptx_of
-from .test_dgrad_sm90 import dgrad
+from .test_dgrad_sm90 import dgrad, of_norm
 from .test_halo_sm90 import fusion_of
 from .test_sm90 import SMALL, layer, new_graph, run
 
@@ -71,6 +71,14 @@ def test_statistics():
         total = g.reduction(y, mode).set_dim([1, 72, 1, 1])
         total.set_output().set_data_type(dtypes.f32)
     run(g, knobs=TURNS, slack=4.0, allowance=1e-4)
+
+
+@pytest.mark.in_turn
+def test_a_batch_norm_beside_wide_swapped_tiles():
+    """Each warpgroup loads x of its own tile."""
+    g = new_graph()
+    of_norm(g, dgrad(g, [2, 136, 9, 9], [64, 136, 1, 1], around(0)))
+    run(g, knobs={**TURNS, "SWAP_AB": 1, "TILE_M": 128, "TILE_N": 128}, slack=4.0, allowance=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f32], ids=str)
