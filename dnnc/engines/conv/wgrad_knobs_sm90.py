@@ -97,11 +97,11 @@ def pixel_sizes(work: WgradWork, tile: PixelTile) -> WgradWork:
 
 
 def computed_rows(choice: WgradChoice, shape: WgradShape) -> float:
-    """Rows of 64 channels that blocks compute for 64 pixels of dY."""
+    """Rows of 64 channels that a warpgroup computes for 64 pixels of dY."""
     if not shape.computes:
         return 0.0
     if not choice.has_halo:
-        return choice.loop.tile_n
+        return choice.loop.tile_n / (1 + choice.is_helped)
     tile = pixel_tile_of(shape, choice)
     return wgmma.M * tile.image_bytes / wgmma.ROW_BYTES / (tile.rows * tile.columns)
 

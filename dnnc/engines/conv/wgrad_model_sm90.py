@@ -74,7 +74,8 @@ class SumsWay:
 class MadeOperands:
     """Operands that blocks make.
 
-    turns: of fp8, by turning them.  computed_rows: of 64 channels that they compute in a step.
+    turns: of fp8, by turning them.  computed_rows: of 64 channels that a warpgroup computes in a
+    step.
     """
 
     is_any: bool
