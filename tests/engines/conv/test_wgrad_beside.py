@@ -183,14 +183,22 @@ def test_blocks_compute_x(name):
 
 
 def test_tall_tiles_compute_x_once_for_all_their_rows():
-    """Tiles of 256 rows are offered, and chosen where X is computed for 512."""
+    """Tiles of 256 rows are offered, and chosen where X is computed for 512, by two warpgroups."""
     g = new_graph()
     dy = image(g, [64, 512, 28, 28])
     x = computed(g, [64, 256, 56, 56])
     g.conv_wgrad(x, dy, **around(0, 2)).set_dim([512, 256, 1, 1]).set_output()
     config = heuristics.best_config(g.graph.finalize(), of(TARGET), ["A", "FALLBACK"])
     (choice,) = config.choices
-    assert (choice.knobs["KERNEL_CFG"], choice.knobs["TILE_M"]) == (1, 256)
+    assert (choice.knobs["KERNEL_CFG"], choice.knobs["TILE_M"]) == (3, 256)
+
+
+def test_a_warpgroup_more_computes_x_of_tiles_of_two_panels():
+    g = new_graph()
+    x = computed(g, [2, 64, 5, 6])
+    g.conv_wgrad(x, image(g, [2, 64, 5, 6])).set_dim([64, 64, 1, 1]).set_output()
+    with pytest.raises(dnnc.DnncError, match="KERNEL_CFG=3 with a tile of 128x64"):
+        run(g, {"KERNEL_CFG": 3, "TILE_M": 128})
 
 
 def test_blocks_compute_no_x_whose_padding_they_do_not_see():
