@@ -73,9 +73,9 @@ class ConvDepthwiseEngine(Engine):
         f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "
         f"group (depthwise: 1), {_MOST_ALONE} of one group, any number of output channels a group; "
         "any filter whose taps for one output channel fit 48 KiB, stride, dilation and padding, "
-        "both modes; any types; channels last, or channels first with a stride of 1 and rows of X "
-        "and Y that are a multiple of 16 bytes (or less), any other layout element by element; N "
-        "and the spatial dims may be symbols",
+        "both modes; any types; channels last, or one channel a group, contiguous rows and a "
+        "stride of 1, by up to 16 bytes, as rows of X and Y are multiples of; any other layout "
+        "element by element; N and the spatial dims may be symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
