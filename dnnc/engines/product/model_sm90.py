@@ -64,6 +64,7 @@ _SHARED_TURNED = 0.7
 _TURNED_HALO_SHARE = 0.37
 _GRADIENT_TURN_SECONDS = 0.2e-6
 _CLUSTER_GRADIENT_TURN_SECONDS = 0.5e-6
+_FEW_CHANNELS_TURN_SECONDS = 0.8e-6  # more, of a tile that has more columns than there are
 _SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 # Of a tap, however little it multiplies: nine were 2.3 us of tiles of 7 columns and 48 channels,
@@ -106,6 +107,7 @@ _SPLIT_RATE = 19e9  # bytes a second of it
 _GROUPS_AGAIN = 0.25
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
+_NARROW_GRADIENT_COLUMNS = {8: 24, 16: 24, 32: 32}  # the same of gradients by the image
 _LEAST_COLUMNS = 80
 # Of the time of products of a wide instruction whose columns are no multiple of 64: of 10 generated
 # products (seed 341) and 3 listed ones, tiles of 160 and 224 took 1.13 to 1.16 of what was
@@ -236,7 +238,7 @@ class HopperTile:
         products = self._product_seconds(steps)
         if self.block.cluster != (1, 1) and not work.groups:
             products *= self._cluster_share(work, rounds)
-        busy = rounds * self._tile_seconds(steps, products, after)
+        busy = rounds * self._tile_seconds(work, steps, products, after)
         if self.block.takes_turns:
             busy += after
         if work.phases:
@@ -303,7 +305,9 @@ class HopperTile:
         """Whether a tile has few elements of a row of C."""
         return min(work.n, self.block.tile[1]) <= _SHORT_ROW
 
-    def _tile_seconds(self, steps: float, products: float, after: float) -> float:
+    def _tile_seconds(
+        self, work: ProductWork, steps: float, products: float, after: float
+    ) -> float:
         """Seconds from a tile of so many stages to a block's next one."""
         if not self.block.takes_turns:
             return products + after
@@ -312,6 +316,8 @@ class HopperTile:
         if self.pixels.lines:  # loads of a long tile go on meanwhile
             least = _GRADIENT_TURN_SECONDS if is_alone else _CLUSTER_GRADIENT_TURN_SECONDS
             turn = max(turn / steps, least)
+            if work.n < self.block.tile[1]:
+                turn += _FEW_CHANNELS_TURN_SECONDS
         products += turn
         # A warpgroup has two tiles' time for its own products and epilogue.
         return max(products, (products + after) / 2)
@@ -321,7 +327,8 @@ class HopperTile:
         has."""
         across, down = -(-work.n // self._wide), -(-work.m // self._tall)
         each = [
-            self._tile_seconds(steps, self._product_seconds(steps), after) for steps in work.phases
+            self._tile_seconds(work, steps, self._product_seconds(steps), after)
+            for steps in work.phases
         ]
         each *= work.count // len(work.phases)
         found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
@@ -368,7 +375,8 @@ class HopperTile:
     def _step_seconds(self) -> float:
         block, loaded = self.block, self.pixels
         rows, columns = block.tile[::-1] if block.swaps else block.tile
-        worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
+        narrow = _NARROW_GRADIENT_COLUMNS if loaded.lines else _NARROW_COLUMNS
+        worked = narrow.get(columns, max(columns, _LEAST_COLUMNS))
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * block.depth * loaded.multiplied * self.products / rate
