@@ -23,9 +23,7 @@ from ...codegen.hopper.im2col import Im2colBox
 from ...codegen.kernel import Kernel
 from ...codegen.region import Region
 from ...codegen.tiles.schedule import TilePlace
-from ...codegen.walk import index as idx
-from ...codegen.walk.index import Coordinate, Group, Index, Part
-from ...codegen.walk.loops import coordinates_of
+from ...codegen.walk.index import Coordinate, Group, Index
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.exits import SpaceAxes
@@ -37,8 +35,8 @@ from .halo import Halo
 from .halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .operands_sm90 import FilterOperand, PixelOperand
 from .pattern import GROUP, ConvShape, conv_of_call, pixel_matrix
+from .pixel_places import PixelPlaces
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
-from .spread import SpreadPlaces
 from .zeros_sm90 import PhaseZeros
 
 
@@ -50,7 +48,8 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         return _halo_matrices(kernel, region, tiling, call, shape)
     dims, zeros = region.dims_of(call.results[0]), None
     if tiling.pixels.zeros:
-        whole = PixelSpace(kernel, dims, replace(shape, beside=shape.apart), 1, False)
+        apart = PixelPlaces(kernel, dims, replace(shape, beside=shape.apart))
+        whole = PixelSpace(apart, 1, False)
         targets = [target for _, target in region.targets(kernel)]
         zeros, shape = PhaseZeros(kernel, shape, whole, targets), shape.met
     shape = replace(shape, beside=tiling.pixels.beside)
@@ -67,7 +66,7 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         shape.batch,
         (channels, pixels) if tiling.block.swaps else (pixels, channels),
         Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
-        PixelSpace(kernel, dims, shape, tiling.epilogue.pair, tiling.block.swaps),
+        PixelSpace(PixelPlaces(kernel, dims, shape), tiling.epilogue.pair, tiling.block.swaps),
         rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
         steps_of=_steps_of(shape, tiling),
         zeros=zeros,
@@ -157,35 +156,20 @@ def _halo_matrices(
 class PixelSpace(WholeSpace):
     """Rows are the pixels of all images, counted through; columns the channels of a group.
 
-    dims: of Y.  pair: neighbours along the columns that the epilogue works on together.
-    swaps: columns are pixels.
+    pair: neighbours along the columns that the epilogue works on together.  swaps: columns are
+    pixels.
     """
 
-    kernel: Kernel
-    dims: tuple[Expr, ...]
-    shape: ConvShape
+    places: PixelPlaces
     pair: int
     swaps: bool
     _counted: dict[Any, Group] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        spread = self.shape.spread
-        outputs = self.shape.x.shape[2:]
-        self.places = spread and SpreadPlaces(self.kernel, spread, self.dims, outputs)
-
-    @property
-    def groups(self) -> int:
-        return self.shape.groups
-
-    @property
-    def pixel_axes(self) -> tuple[int, ...]:
-        return (0, *range(2, len(self.dims)))
-
     @property
     def axes(self) -> SpaceAxes:
-        pixels, channels = self.pixel_axes, (1,)
+        pixels, channels = self.places.axes, (1,)
         rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
-        return SpaceAxes(rows, columns, self.shape.batch_axes)
+        return SpaceAxes(rows, columns, self.places.shape.batch_axes)
 
     def is_row(self, batch: Batch, row: Any) -> Any:
         return None if self.swaps else self._is_pixel(batch, row)
@@ -194,47 +178,21 @@ class PixelSpace(WholeSpace):
         return self._is_pixel(batch, column) if self.swaps else None
 
     def _is_pixel(self, batch: Batch, number: Any) -> Any:
-        """Whether the image has a pixel of a phase, i1; None: it has."""
-        if self.places is None or self.places.are_whole:
-            return None
-        pixel = self._pixel(Index(number))
-        numbers = [pixel.part(1 + axis).base for axis in range(len(self.dims) - 2)]
-        return self.places.inside(self.places.spread.chosen(batch), numbers)
+        return self.places.is_there(batch, self._pixel(Index(number)))
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         if self.swaps:
             row, column = column, row
-        pixel = self._pixel(row.index())
-        parts: dict[int, Coordinate] = {
-            axis: Part(pixel, i) for i, axis in enumerate(self.pixel_axes)
-        }
-        if self.places:
-            phase = self.places.spread.chosen(batch)
-            for axis in range(len(self.dims) - 2):
-                own = parts[2 + axis].index()
-                parts[2 + axis] = self.places.place(phase, axis, own)
-        if self.groups > 1:
-            k_group = self.dims[1].constant
-            assert k_group is not None, "channels are a fixed size"
-            first = idx.scale(batch[GROUP].index(), k_group // self.groups)
-            column = idx.add(first, column.index())
-        return coordinates_of(len(self.dims), parts, {1: column})
+        return self.places.of(batch, self._pixel(row.index()), column)
 
     def _pixel(self, row: Index) -> Group:
-        """A row, to be taken apart into axes where they are needed: once for all that use it."""
+        """A row, taken apart once for all that use it."""
         if row.key not in self._counted:
-            width = self.pair if self.swaps else 1
-            self._counted[row.key] = Group(self.kernel, self._extents, row, width)
+            self._counted[row.key] = self.places.pixel(row, self.pair if self.swaps else 1)
         return self._counted[row.key]
 
-    @property
-    def _extents(self) -> tuple[Expr, ...]:
-        if self.places:
-            return self.shape.counted
-        return tuple(self.dims[axis] for axis in self.pixel_axes)
-
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
-        matrix = pixel_matrix(tensor, self.groups)
+        matrix = pixel_matrix(tensor, self.places.shape.groups)
         assert matrix is not None, f"pixels of {tensor.label} have no stride"
         return tma.Box(matrix, (2, 1), (rows, columns) if self.swaps else (columns, rows))
 
@@ -245,7 +203,7 @@ class PixelSpace(WholeSpace):
         return tma.place(box, [group, Index(row), Index(column)])
 
     def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
-        if (windows := self.shape.phase_windows) is None:
+        if (windows := self.places.shape.phase_windows) is None:
             return super().loaded_box(tensor, columns, rows)
         return Im2colBox(tensor, windows, *((rows, columns) if self.swaps else (columns, rows)))
 
@@ -255,11 +213,12 @@ class PixelSpace(WholeSpace):
         if not isinstance(box, Im2colBox):
             super().load(target, map_, box, place, barrier)
             return
-        assert self.places is not None, "phases of pixels"
+        shape, phases = self.places.shape, self.places.phases
+        assert phases is not None, "phases of pixels"
         pixel, channel = (place.column, place.row)[:: 1 if self.swaps else -1]
-        if self.groups > 1:
-            channel = channel + place.batch[GROUP].index().base * self.shape.k_group
-        phase = self.places.spread.chosen(place.batch)
+        if GROUP in place.batch:
+            channel = channel + place.batch[GROUP].index().base * shape.k_group
+        phase = phases.spread.chosen(place.batch)
         origins = [phase.origin(axis) for axis in range(len(box.windows))]
-        at = [channel, *im2col.first_pixel(self.kernel, box, pixel)]
+        at = [channel, *im2col.first_pixel(self.places.kernel, box, pixel)]
         im2col.load(target, map_, at, im2col.offsets_of(box, origins), barrier)

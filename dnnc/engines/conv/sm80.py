@@ -61,6 +61,7 @@ from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
 from .pattern import ConvShape, conv_of, conv_of_call, conv_shape_of, shape_of
+from .pixel_places import PixelPlaces
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .tiles_sm80 import (
     CHANNEL,
@@ -302,7 +303,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         filter_,
         (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
         shape.batch,
-        PixelSpace(kernel, region.dims_of(call.results[0]), shape),
+        PixelSpace(PixelPlaces(kernel, region.dims_of(call.results[0]), shape)),
         SpaceAxes((0, *range(2, shape.x.rank)), (1,), shape.batch_axes),
         beside,
         _depth_of(shape),

@@ -22,22 +22,20 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.ampere.operand_tile import OperandTile, access_bytes, is_unit
 from ...codegen.hopper.im2col import Window
-from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
 from ...codegen.tiles.padding import PaddingBits
 from ...codegen.walk import index as idx
-from ...codegen.walk.index import Coordinate, Group, Index, Part
-from ...codegen.walk.loops import coordinates_of
+from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import Walk
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
-from ...expr import Expr
 from ...mlir import arith
 from ..product.kernel_sm80 import Batch
 from ..views.reads import layout_model
 from .pattern import GROUP, ConvShape
-from .spread import ChosenPhase, SpreadPlaces
+from .pixel_places import PixelPlaces
+from .spread import ChosenPhase
 
 CHANNEL = 1  # the axis of X, and of W forward
 _CHUNK_BYTES = 16
@@ -465,41 +463,13 @@ class PixelTile(OperandTile):
 
 @dataclass(frozen=True)
 class PixelSpace:
-    """Rows of the product are the pixels of all images, columns the channels of a group.
+    """Rows of the product are the pixels of all images, columns the channels of a group."""
 
-    dims: of Y.
-    """
-
-    kernel: Kernel
-    dims: tuple[Expr, ...]
-    shape: ConvShape
-
-    @property
-    def places(self) -> SpreadPlaces | None:
-        spread, outputs = self.shape.spread, self.shape.x.shape[2:]
-        return SpreadPlaces(self.kernel, spread, self.dims, outputs) if spread else None
+    places: PixelPlaces
 
     def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
-        axes, places = (0, *range(2, len(self.dims))), self.places
-        extents = self.shape.counted if places else tuple(self.dims[axis] for axis in axes)
-        pixel = Group(self.kernel, extents, row, width)
-        parts: dict[int, Coordinate] = {axis: Part(pixel, i) for i, axis in enumerate(axes)}
-        if places:
-            phase = places.spread.chosen(batch)
-            for axis in range(len(self.dims) - 2):
-                parts[2 + axis] = places.place(phase, axis, parts[2 + axis].index())
-        if GROUP in batch:
-            channels = self.dims[1].constant
-            assert channels is not None, "channels are a fixed size"
-            first = idx.scale(batch[GROUP].index(), channels // self.shape.groups)
-            column = idx.add(first, column)
-        return coordinates_of(len(self.dims), parts, {1: column})
+        return self.places.of(batch, self.places.pixel(row, width), column)
 
     def is_there(self, batch: Batch, row: Any) -> Any:
-        """Whether the image has a pixel of a phase, i1; None: it has."""
-        places = self.places
-        if places is None or places.are_whole:
-            return None
-        pixel = Group(self.kernel, self.shape.counted, Index(row), 1)
-        numbers = [pixel.part(1 + axis).base for axis in range(len(self.dims) - 2)]
-        return places.inside(places.spread.chosen(batch), numbers)
+        """See `PixelPlaces`."""
+        return self.places.is_there(batch, self.places.pixel(Index(row), 1))

@@ -71,13 +71,13 @@ SUPPORT_COPIES = (
 )
 MAKING = Knob(
     "KERNEL_CFG", (0, 1, 3),
-    "1: blocks make operands of fp8, and compute X, in shared memory; 3: X by two warpgroups; 0: by "
-    "kernels ahead",
+    "1: blocks make operands of fp8, and compute X, in shared memory; 3: X by two warpgroups; 0: "
+    "by kernels ahead",
 )  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),
-    "1: parts, where there are several, are added to one place as they end, in any order; 0: by the "
-    "second kernel",
+    "1: parts, where there are several, are added to one place as they end, in any order; 0: by "
+    "the second kernel",
 )  # fmt: skip
 PART, GROUP = 0, 1  # the axes of a batch: a part of the pixels, a group of channels
 _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end

@@ -199,9 +199,7 @@ class ConvWgradSm90Engine(Engine):
         ]
         shape = hopper_shape(fusion)
         helped = [replace(choice, is_helped=True) for choice in found if choice.makes]
-        return [
-            choice.knobs for choice in (*found, *helped) if not _help_reasons(choice, shape)
-        ]
+        return [choice.knobs for choice in (*found, *helped) if not _help_reasons(choice, shape)]
 
     def _halo_candidates(
         self, fusion: Fusion, target: Target, *, makes: bool
