@@ -12,6 +12,7 @@ from tests.engines.assembling import (
     packed_channels,
     scaled_with_residual,
 )
+from tests.engines.conv.test_dgrad_sm90 import of_norm
 from tests.engines.elementwise.test_pointwise import new_graph
 
 pytestmark = pytest.mark.registers
@@ -113,6 +114,17 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     assert main.registers <= {256: 255, 384: 168}[main.threads]
 
 
+def filter_gradient_of_computed():
+    """DW of scaled, biased and rectified images."""
+    g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
+    x, y = [IMAGES, 128, 28, 28], [IMAGES, 256, 28, 28]
+    scale, bias = (g.tensor([1, 128, 1, 1]) for _ in range(2))
+    image = g.relu(g.add(g.mul(g.tensor(x, packed_channels(x)), scale), bias))
+    dw = g.conv_wgrad(image, g.tensor(y, packed_channels(y)))
+    dw.set_dim([256, 128, 1, 1]).set_output()
+    return g
+
+
 # Name -> (rows and columns of the tile, graph, other knobs).
 FILTER_GRADIENTS = {
     "128x256": ((128, 256), filter_gradient(), {}),
@@ -130,6 +142,11 @@ FILTER_GRADIENTS = {
         filter_gradient(c=64, size=56, io="FP8_E5M2"),
         {"TILE_ROWS": 4, "KERNEL_CFG": 1},
     ),
+    "256x128, X by two warpgroups": (
+        (256, 128),
+        filter_gradient_of_computed,
+        {"KERNEL_CFG": 3, "SPLIT_K_BUF": 8},
+    ),
 }
 
 
@@ -143,8 +160,9 @@ def test_filter_gradients_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_wgrad_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
-def image_gradient(stride=2, adds=False, dims=(256, 384)):
-    """DX of images of `dims[0]` channels, of so many filters."""
+def image_gradient(stride=2, adds=False, dims=(256, 384), norm=False):
+    """DX of images of `dims[0]` channels, of so many filters.  norm: masked by a batch norm's ReLU,
+    with its gradients."""
 
     def build():
         g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
@@ -154,7 +172,11 @@ def image_gradient(stride=2, adds=False, dims=(256, 384)):
         like = dnnc.pygraph("forward")
         y = like.conv_fprop(like.tensor(x), like.tensor(w), **parameters).get_dim()
         dy, filter_ = g.tensor(y, packed_channels(y)), g.tensor(w, packed_channels(w))
-        dx = g.conv_dgrad(dy, filter_, **parameters).set_dim(x).set_data_type(dtypes.f16)
+        dx = g.conv_dgrad(dy, filter_, **parameters).set_dim(x)
+        if norm:
+            of_norm(g, dx)
+            return g
+        dx = dx.set_data_type(dtypes.f16)
         dx = g.add(dx, g.tensor(x, packed_channels(x))) if adds else dx
         dx.set_output().set_stride(packed_channels(x))
         return g
@@ -169,6 +191,11 @@ IMAGE_GRADIENTS = {
     "phases, swapped": ((256, 128), image_gradient(), {"SWAP_AB": 1}),
     "phases, side by side": ((384, 64), image_gradient(dims=(288, 64)), {"SWAP_AB": 1}),
     "phases, residual": ((128, 192), image_gradient(adds=True), {}),
+    "batch norm, by turns": (
+        (128, 128),
+        image_gradient(1, norm=True),
+        {"SWAP_AB": 1, "WARP_SPEC_CFG": 4},
+    ),
 }
 
 
