@@ -12,7 +12,6 @@ from tests.engines.assembling import (
     packed_channels,
     scaled_with_residual,
 )
-from tests.engines.conv.test_dgrad_sm90 import of_norm
 from tests.engines.elementwise.test_pointwise import new_graph
 
 pytestmark = pytest.mark.registers
@@ -160,9 +159,8 @@ def test_filter_gradients_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_wgrad_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
-def image_gradient(stride=2, adds=False, dims=(256, 384), norm=False):
-    """DX of images of `dims[0]` channels, of so many filters.  norm: masked by a batch norm's ReLU,
-    with its gradients."""
+def image_gradient(stride=2, adds=False, dims=(256, 384)):
+    """DX of images of `dims[0]` channels, of so many filters."""
 
     def build():
         g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
@@ -172,11 +170,7 @@ def image_gradient(stride=2, adds=False, dims=(256, 384), norm=False):
         like = dnnc.pygraph("forward")
         y = like.conv_fprop(like.tensor(x), like.tensor(w), **parameters).get_dim()
         dy, filter_ = g.tensor(y, packed_channels(y)), g.tensor(w, packed_channels(w))
-        dx = g.conv_dgrad(dy, filter_, **parameters).set_dim(x)
-        if norm:
-            of_norm(g, dx)
-            return g
-        dx = dx.set_data_type(dtypes.f16)
+        dx = g.conv_dgrad(dy, filter_, **parameters).set_dim(x).set_data_type(dtypes.f16)
         dx = g.add(dx, g.tensor(x, packed_channels(x))) if adds else dx
         dx.set_output().set_stride(packed_channels(x))
         return g
@@ -191,11 +185,6 @@ IMAGE_GRADIENTS = {
     "phases, swapped": ((256, 128), image_gradient(), {"SWAP_AB": 1}),
     "phases, side by side": ((384, 64), image_gradient(dims=(288, 64)), {"SWAP_AB": 1}),
     "phases, residual": ((128, 192), image_gradient(adds=True), {}),
-    "batch norm, by turns": (
-        (128, 128),
-        image_gradient(1, norm=True),
-        {"SWAP_AB": 1, "WARP_SPEC_CFG": 4},
-    ),
 }
 
 
