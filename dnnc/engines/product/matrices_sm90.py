@@ -174,7 +174,8 @@ class Rewriter(Protocol):
     arrivals: at the barrier of a slot that is rewritten.
     """
 
-    arrivals: int
+    @property
+    def arrivals(self) -> int: ...
 
     @property
     def operands(self) -> Sequence[Any]: ...
