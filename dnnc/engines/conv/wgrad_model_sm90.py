@@ -27,7 +27,10 @@ _MORE_COLUMNS = 11  # that an instruction takes beside its own
 _LONE_SHARE = 1.5  # of the time of products, where one warpgroup has a tile
 _LATENCY_SECONDS = 1.65e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 106e9  # bytes a second that an SM's TMA brings
-_ROW_SECONDS = 11e-9  # that three warps compute 64 channels in; 9 to 11 in layers of an H200
+# That three warps compute 64 channels in, and of all a fourth warpgroup's share, where loads bound
+# it: of 45 configurations of 8 layers on an H200.
+_ROW_SECONDS = 8e-9
+_HELPED_SHARE = 1.03
 _FEW_STAGES_SHARE = 1.35
 _SHARED_RATE = 170e9  # bytes a second of an SM's shared memory
 _MULTICAST_SHARE = 0.57  # of a tile's time to load, that blocks which share it divide
@@ -75,12 +78,13 @@ class MadeOperands:
     """Operands that blocks make.
 
     turns: of fp8, by turning them.  computed_rows: of 64 channels that a warpgroup computes in a
-    step.
+    step.  is_helped: by two.
     """
 
     is_any: bool
     turns: bool
     computed_rows: float
+    is_helped: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,7 @@ class WgradTile:
             seconds += added_seconds(work.sums, self.sums.parts, self.target)
         elif self.sums.goes_there:
             seconds += sum_seconds(work.sums * self.sums.parts, self.target)
+        seconds *= _HELPED_SHARE if self.made.is_helped else 1
         return Prediction(seconds, "memory" if transfer > busy else "tensor cores")
 
     def _step_seconds(self) -> float:
@@ -139,10 +144,12 @@ class WgradTile:
         if self.made.turns:
             multiply, loaded = max(multiply, self._turn_seconds()), loaded / 2
         step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
-        step = max(step, self.made.computed_rows * _ROW_SECONDS)
         if self.made.is_any and self.stages == 2:  # loads, what is made of them, and products wait
             step *= _FEW_STAGES_SHARE
-        return step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
+        step = step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
+        if not self.made.computed_rows:
+            return step
+        return bent(step, self.made.computed_rows * _ROW_SECONDS)
 
     def _turn_seconds(self) -> float:
         """Seconds of a step's traffic in shared memory: bytes come, are read, written turned, and

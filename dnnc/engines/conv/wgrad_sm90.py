@@ -249,7 +249,12 @@ class ConvWgradSm90Engine(Engine):
             loop.stages,
             loop.splits,
             SumsWay(choice.parts, sums_pass, facts.epilogue[0].is_direct, choice.adds),
-            MadeOperands(choice.makes, turns_operands(shape, choice), computed_rows(choice, shape)),
+            MadeOperands(
+                choice.makes,
+                turns_operands(shape, choice),
+                computed_rows(choice, shape),
+                choice.is_helped,
+            ),
             target.mma_tflops[RATE_OF[facts.row.a]],
             target,
             pixel_work(choice, shape),
