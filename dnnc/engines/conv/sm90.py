@@ -49,7 +49,7 @@ from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
 from .choice_sm90 import ConvChoice
-from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
+from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of, exit_share
 from .facts_sm90 import (
     beside_of,
     conv_facts_of,
@@ -265,7 +265,9 @@ class ConvSm90Engine(Engine):
         ).predict(work)
         more = exit_seconds_of(fusion, tile, target, swaps=loop.swaps)
         more += copies.seconds(target)
-        return replace(found, seconds=found.seconds + more) if more else found
+        share = exit_share(fusion, choice, reads=bool(y_loads(fusion)))
+        seconds = found.seconds * share + more
+        return replace(found, seconds=seconds) if seconds != found.seconds else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         found = ["TENSOR_CORE"]
