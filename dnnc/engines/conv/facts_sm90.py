@@ -100,6 +100,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         ),
         results=ResultFacts(
             swaps=(0,) if booleans_of(fusion) or _reads_apart(fusion, swaps=True) else (0, 1),
+            can_turn=True,
+            always_turns=True,
             is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         ),
         most_sums=_most_sums(fusion),

@@ -36,6 +36,8 @@ from ..product.knobs_sm90 import (
     SWIZZLES,
     TILES,
     TURN_TILES,
+    TURNED_COLUMNS,
+    across_tiles,
     illegal_reasons,
     legal_choices,
 )
@@ -155,7 +157,11 @@ class ConvSm90Engine(Engine):
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
+        Knob(
+            "TILE_M",
+            _first(128, (*ROWS, *COLUMNS, *BESIDE, *TURNED_COLUMNS)),
+            "output pixels of the tile",
+        ),
         Knob(
             "TILE_N",
             _first(256, (*COLUMNS, *ROWS)),
@@ -210,7 +216,7 @@ class ConvSm90Engine(Engine):
         return [
             *_by_im2col(along, target, 0, _TILES),
             *self._narrow(fusion, target),
-            *_by_im2col(across, target, 1, _SWAPPED),
+            *_by_im2col(across, target, 1, (*_SWAPPED, *_fitting(across, target))),
             *halo_candidates(along, target),
         ]
 
@@ -331,6 +337,13 @@ def _copied(choice: ConvChoice) -> Copied:
     if choice.loop.swaps:
         return _OPERANDS
     return _TURNED if choice.loop.tile_n < wgmma.PANEL_ROWS else _ALL
+
+
+def _fitting(fusion: Fusion, target: Target) -> tuple[tuple[int, int], ...]:
+    """Tiles of channels by pixels that fill the rounds they take."""
+    work = conv_work_of(fusion, 1)
+    found = across_tiles((work.m, work.n, work.count), target)
+    return tuple(tile for tile in found if tile not in _SWAPPED)
 
 
 def _by_im2col(

@@ -53,11 +53,7 @@ def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling
     return replace(
         found,
         grid=replace(found.grid, chunk=chunk, is_snake=chunk > 0),
-        epilogue=replace(
-            found.epilogue,
-            is_turned=choice.loop.swaps,
-            gives_up_stores=_writes_most(fusion),
-        ),
+        epilogue=replace(found.epilogue, gives_up_stores=_writes_most(fusion)),
         pixels=PixelTiles(
             beside,
             panel_steps_of(shape, facts.row.element_bytes, choice),

@@ -103,8 +103,16 @@ class Epilogue:
         return self.matrices.space.loaded_box(tensor, columns, wgmma.M)
 
     def _store_boxes(self, store: StagedStore) -> list[tma.Box]:
-        """Boxes of a buffer that copies store: all of it, or of a group the rows up to its end."""
-        return tma.with_parts(store.box) if self.tiling.grid.groups else [store.copied]
+        """Boxes of a buffer that copies store: all of it, and of a group the rows up to its end, or
+        the columns of a row's last buffer where they are fewer."""
+        shared = self.tiling.shared
+        if self.tiling.grid.groups:
+            return tma.with_parts(store.box)
+        if shared.last_columns == shared.buffer_columns:
+            return [store.copied]
+        rows, columns = store.box.extents
+        assert columns == shared.buffer_columns, "columns of a turned chunk lie along one axis"
+        return [store.copied, replace(store.box, extents=(rows, shared.last_columns))]
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
         return self.matrices.space.corner(box, there.batch, there.row, there.column)
@@ -149,8 +157,7 @@ class Epilogue:
     def _load_buffer(self, place: Any, tile: TilePlace, number: Any, barrier: Any) -> None:
         """Starts the copies of a buffer; number: of a warpgroup's tile."""
         t = self.tiling
-        per_block = t.shared.own_columns // t.shared.buffer_columns
-        block, inner = number // per_block, number % per_block
+        block, inner = number // t.shared.row_uses, number % t.shared.row_uses
         there = tile.moved(block * wgmma.M, inner * t.shared.buffer_columns)
         for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
             self.matrices.space.load(place, map_, load.box, there, barrier)
@@ -204,8 +211,9 @@ class Epilogue:
         for block in range(t.block.blocks_of_rows):
             for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
                 there = place.moved(block * wgmma.M, first)
-                cursor = self._fill(tile, block, first, loads, cursor, number)
-                self._start(number, there, tile)
+                columns = min(t.shared.buffer_columns, t.shared.own_columns - first)
+                cursor = self._fill(tile, block, first, columns, loads, cursor, number)
+                self._start(number, there, columns, tile)
                 number += 1
         self.exits.finish(tile, self.own, self.thread)
         return cursor
@@ -215,20 +223,21 @@ class Epilogue:
         tile: _Tile,
         block: int,
         first: int,
+        columns: int,
         loads: Loads | None,
         cursor: Cursor | None,
         number: int,
     ) -> Cursor | None:
-        """Works through the columns of a buffer, a chunk at a time."""
+        """Works through a buffer's columns, from a column of the tile on, a chunk at a time."""
         t = self.tiling
-        for chunk in range(0, t.shared.buffer_columns, t.shared.chunk):
-            width = min(t.shared.chunk, t.shared.buffer_columns - chunk)
+        for chunk in range(0, columns, t.shared.chunk):
+            width = min(t.shared.chunk, columns - chunk)
             if loads is not None:
                 assert cursor is not None
                 if chunk == 0:
                     loads.wait(number, cursor)
                 tile.take(loads.address(number, cursor), chunk, width)
-                if chunk + width == t.shared.buffer_columns:
+                if chunk + width == columns:
                     cursor = loads.done(number, cursor, self.lane)
             found = tile.values(block, first + chunk, width)
             if self.stores and chunk == 0:
@@ -253,8 +262,8 @@ class Epilogue:
             tma.wait_read(uses_since(number, self.tiling.shared.buffer_uses, buffers) - 1)
         self.meet()
 
-    def _start(self, number: int, there: TilePlace, tile: _Tile) -> None:
-        """Starts the copies of the staged outputs of a buffer."""
+    def _start(self, number: int, there: TilePlace, columns: int, tile: _Tile) -> None:
+        """Starts the copies of the staged outputs of a buffer of so many columns."""
         if not self.stores:
             return
         tma.show_writes()
@@ -268,19 +277,23 @@ class Epilogue:
                     self.parted[place].start(source, there, self.store_policy)
                 if place not in self.store_maps:
                     continue
-                self._copy(store, self.store_maps[place], source, there)
+                self._copy(store, self.store_maps[place], source, there, columns)
             tma.commit()
         for place, store, source in places:
             if place not in self.store_maps and place not in self.parted:
+                lines = columns if store.is_turned else wgmma.M
                 target = tile.targets[place][1]
-                scatter(target, store, source, self.thread, partial(tile.place, there))
+                scatter(target, store, lines, source, self.thread, partial(tile.place, there))
 
-    def _copy(self, store: StagedStore, maps: Sequence[Any], source: Any, there: TilePlace) -> None:
-        """Starts the copies of one buffer, by one thread."""
+    def _copy(
+        self, store: StagedStore, maps: Sequence[Any], source: Any, there: TilePlace, columns: int
+    ) -> None:
+        """Starts the copies of one buffer of so many columns, by one thread."""
         corner = self._corner(store.box, there)
+        is_whole = columns == self.tiling.shared.buffer_columns
 
         def whole() -> None:
-            store.start(maps[0], source, corner, self.store_policy)
+            store.start(maps[0 if is_whole else -1], source, corner, self.store_policy)
 
         if there.end is None:
             whole()

@@ -110,13 +110,15 @@ class ResultFacts:
 
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
     of the product's dims has contiguous columns.  can_turn: whether results with SWAP_AB=1 go
-    through shared memory turned.  is_heavy: whether costly functions make them.
+    through shared memory turned, and always_turns, whether those of tiles of few columns do.
+    is_heavy: whether costly functions make them.
     ends, grains: see `Ends`; empty: outputs are as they are.
     """
 
     swaps: tuple[int, ...]
     is_along_columns: bool = False
     can_turn: bool = False
+    always_turns: bool = False
     is_heavy: bool = False
     ends: tuple[tuple[End, ...], ...] = ()
     grains: tuple[Grain | None, ...] = ()

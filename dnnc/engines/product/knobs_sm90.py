@@ -20,10 +20,12 @@ from .tiling_sm90 import tiling_of
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
+# The same where instructions have the rows of A along their columns, and results leave turned: any
+# that instructions take, so that a few tiles have all rows and little else.
+TURNED_COLUMNS = tuple(range(72, 257, 8))
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
-_SOME_ROWS = 2048
 FEW_ROWS = 64  # which instructions have along their columns
 MOST_BLOCKS = 4  # of a cluster that shares tiles
 MOST_REDUCED = 192  # columns of a row whose reduction flows on
@@ -32,8 +34,10 @@ TILES = (
     (128, 256), (256, 128), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96), (128, 64),
     (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
-# Of some hundred rows along the columns of instructions, whose number rows of tiles may not divide.
-_ACROSS = ((128, 224), (128, 192), (128, 160), (128, 96))
+_MOST_ROUNDS = 6  # of tiles, up to which a round that is not full is worth a look
+_MOST_ACROSS = 6  # widths of such tiles
+_SPLITS_ACROSS = (1, 2)
+_ACROSS_ROWS = 128
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
@@ -41,16 +45,12 @@ _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 # ---- candidates
 
 
-def candidates_of(
-    facts: ProductFacts,
-    target: Target,
-    *,
-    rows: int,
-) -> list[Knobs]:
+def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int]) -> list[Knobs]:
     """The legal choices that are worth a look; not to be changed.
 
-    rows: that the product has in the typical case.
+    size: rows and columns that the product has in the typical case, and how many there are.
     """
+    rows, *_ = size
     swaps = [int(facts.results.is_along_columns)]
     if facts.operands.computes:
         swaps = [0, 1]  # consumers compute the operand along the rows, of either side
@@ -65,14 +65,27 @@ def candidates_of(
         for tiles, roles in ((TILES, _alone(facts)), (TURN_TILES, (TURNS,)))
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
-    if (
-        swaps == [0]
-        and 1 in facts.results.swaps
-        and facts.results.can_turn
-        and FEW_ROWS < rows <= _SOME_ROWS
-    ):
-        found += legal_choices(facts, target, 1, _ACROSS)
+    if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
+        found += legal_choices(facts, target, 1, across_tiles(size, target))
     return found
+
+
+def across_tiles(size: tuple[int, int, int], target: Target) -> tuple[tuple[int, int], ...]:
+    """Tiles with A's rows along the columns of instructions that fill the rounds they take.
+
+    For each number of rounds, those with as few columns as cover the rows in it.  Example: 777 x
+    4096 on 132 SMs: in one round 4 x 32 tiles of 200 columns, in two 8 x 32 of 104.
+
+    size: see `candidates_of`.
+    """
+    rows, columns, count = size
+    down, widths = -(-columns // _ACROSS_ROWS) * count, list[int]()
+    for splits, rounds in product_of(_SPLITS_ACROSS, range(1, _MOST_ROUNDS + 1)):
+        most = rounds * target.sm_count // (down * splits)
+        for tiles in dict.fromkeys((most, most - most % 2)):  # pairs share B's rows
+            widths += [8 * -(-rows // (8 * tiles))] if tiles else []
+    fitting = [width for width in dict.fromkeys(widths) if width in TURNED_COLUMNS]
+    return tuple((_ACROSS_ROWS, width) for width in fitting[:_MOST_ACROSS])
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:
@@ -129,11 +142,17 @@ def illegal_reasons(choice: Choice, facts: ProductFacts, target: Target) -> tupl
 
 def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     rows, columns = choice.sides
-    is_listed = columns in COLUMNS or (rows == wgmma.M and columns in BESIDE)
+    is_listed = (
+        columns in COLUMNS
+        or (rows == wgmma.M and columns in BESIDE)
+        or (columns in TURNED_COLUMNS and _takes_any_columns(choice, facts))
+    )
     own_columns = choice.block.part[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {choice.tile_m}x{choice.tile_n}, SWAP_AB={int(choice.swaps)}"
-        supported = f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"
+        supported = f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1; then any multiple of 8 from "
+        supported += "72 to 256 where TMA brings the operands with k contiguous and takes results "
+        supported += "of 16 bits"
         return (knob_reason(name, supported, of_any=True),)
     sums = choice.accumulators * facts.products * (1 + facts.promotes)
     if sums > facts.most_sums:
@@ -174,6 +193,14 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         # What loads unaligned rows leaves the consumers too few registers for two row blocks.
         return (knob_reason("256 rows with unaligned operands", "up to 128"),)
     return _row_reasons(choice, facts)
+
+
+def _takes_any_columns(choice: Choice, facts: ProductFacts) -> bool:
+    """Whether a tile may have any multiple of 8 columns: the last of its chunks has fewer columns
+    than others, as a row of tiles of outputs' parts can't."""
+    is_plain = facts.results.can_turn and not facts.results.ends
+    is_async = facts.operands.is_async(is_a=True) and facts.operands.is_async(is_a=False)
+    return choice.swaps and is_plain and is_async and not facts.operands.computes
 
 
 def _chunk_reasons(layout: SharedLayout) -> tuple[Reason, ...]:

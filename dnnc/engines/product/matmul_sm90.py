@@ -42,6 +42,7 @@ from .knobs_sm90 import (
     ROWS,
     STAGES,
     SWIZZLES,
+    TURNED_COLUMNS,
     candidates_of,
     illegal_reasons,
     most_columns,
@@ -68,6 +69,7 @@ from .work import ProductWork
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
 _SIDES = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
+_ROWS = tuple(dict.fromkeys((*_SIDES, *TURNED_COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class MatmulSm90Engine(Engine):
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _SIDES, "rows of a block's tile"),
+        Knob("TILE_M", _ROWS, "rows of a block's tile"),
         Knob("TILE_N", tuple(sorted(_SIDES, key=lambda side: side != 256)), "columns of the tile"),
         Knob("STAGES", STAGES, "stages in shared memory"),
         Knob(
@@ -190,8 +192,8 @@ class MatmulSm90Engine(Engine):
         return illegal_reasons(Choice.of(knobs), facts_of(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        m, *_ = sizes_of(matmul_of(fusion))
-        found = candidates_of(facts_of(fusion), target, rows=typical(m))
+        m, n, _, count = map(typical, sizes_of(matmul_of(fusion)))
+        found = candidates_of(facts_of(fusion), target, (m, n, count))
         return [dict(knobs) for knobs in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:

@@ -23,16 +23,16 @@ Place = Callable[[Any, Any, int, bool], tuple[Sequence[Coordinate], Any]]
 
 
 def scatter(
-    target: GlobalTensor, store: StagedStore, source: Any, thread: Any, place: Place
+    target: GlobalTensor, store: StagedStore, lines: int, source: Any, thread: Any, place: Place
 ) -> None:
-    """Stores a buffer, by all threads of a warpgroup.
+    """Stores the first lines of a buffer, by all threads of a warpgroup.
 
     source: i32 address of the buffer.  place: of elements, from the buffer's first on.
     """
     elems, row_bytes = CHUNK_BYTES // store.element_bytes, store.box.row_bytes
     type_ = ops.vector_type(register_type(store.box.tensor.type), elems)
     chunks = row_bytes // CHUNK_BYTES
-    count = store.box.bytes // CHUNK_BYTES
+    count = lines * chunks
     # Else where a buffer's rows lie would stay in registers, beside the sums, for the next one that
     # has the same rows.
     thread = ops.opaque(thread)

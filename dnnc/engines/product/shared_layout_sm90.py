@@ -71,9 +71,8 @@ class SharedLayout:
         """Columns that are in registers together; without a halo, those of a buffer."""
         if self.pixels.halo:
             return _HALO_CHUNK
-        chunk = chunk_columns(
-            self.own_columns, [*self.epilogue.staged_bytes, *self.epilogue.loaded_bytes]
-        )
+        sizes = [*self.epilogue.staged_bytes, *self.epilogue.loaded_bytes]
+        chunk = chunk_columns(self.own_columns, sizes, is_turned=self.epilogue.is_turned)
         if self.block.takes_turns and "exit" in self.epilogue.outputs:
             rows, columns = self.block.part
             chunk //= 2 if rows * columns > _MOST_BESIDE_EXITS else 1
@@ -85,9 +84,19 @@ class SharedLayout:
         return self.block.part[1] if self.pixels.halo else self.chunk
 
     @property
+    def row_uses(self) -> int:
+        """Times that 64 rows of a warpgroup's tile fill a buffer."""
+        return -(-self.own_columns // self.buffer_columns)
+
+    @property
     def buffer_uses(self) -> int:
         """Times that a warpgroup's tile fills a buffer."""
-        return self.block.part[0] // wgmma.M * self.own_columns // self.buffer_columns
+        return self.block.part[0] // wgmma.M * self.row_uses
+
+    @property
+    def last_columns(self) -> int:
+        """Columns of a row's last use of a buffer."""
+        return self.own_columns - (self.row_uses - 1) * self.buffer_columns
 
     @property
     def store_buffers(self) -> int:
@@ -227,9 +236,17 @@ def slices_of(columns: int, splits: int) -> int:
     return min(splits, columns // 8)
 
 
-def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
-    """Columns whose rows fit the widest swizzle in every staged tensor."""
-    return gcd(columns, LINE_BYTES // max(element_bytes, default=2))
+def chunk_columns(columns: int, element_bytes: Sequence[int], *, is_turned: bool = False) -> int:
+    """Columns whose rows fit the widest swizzle in every staged tensor.
+
+    is_turned: they are the rows of a chunk, so that the last one may have fewer: any number of
+    columns then takes few chunks.
+    """
+    most = LINE_BYTES // max(element_bytes, default=2)
+    found = gcd(columns, most)
+    if is_turned and 2 * found < most:
+        return 8 * -(-(columns // 8) // -(-columns // most))
+    return found
 
 
 def aligned(bytes_: int) -> int:

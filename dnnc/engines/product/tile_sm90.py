@@ -28,7 +28,6 @@ _REGISTERS_OF_THREE = {False: (32, 160), True: (80, 144)}  # by whether operands
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
 _HELPED_REGISTERS = (72, 184)  # where a warpgroup more rewrites
 _PROMOTING_REGISTERS = (72, 216)  # of the more, where half are f32 sums beside a stage's own
-_MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
 
 @dataclass(frozen=True)
@@ -183,11 +182,6 @@ def stages_turned(outputs: Sequence[Tensor]) -> bool:
     return bool(whole) and all(
         t.type.bits == 8 * TURNED_BYTES and stored_by_tma(t, swaps=False) for t in whole
     )
-
-
-def is_turned(columns: int, *, swaps: bool, can_turn: bool) -> bool:
-    """Whether a tile of so many columns is turned: few are stored from registers."""
-    return swaps and can_turn and columns > _MOST_DIRECT_COLUMNS
 
 
 def moves_turned(tensor: Tensor) -> bool:

@@ -17,7 +17,9 @@ from .facts_sm90 import ProductFacts
 from .operands_sm90 import OperandFacts
 from .shared_layout_sm90 import rewriting_bytes, tile_bytes
 from .tile_parts_sm90 import EpilogueTiles, TileGrid
-from .tile_sm90 import Tiling, exchanges, is_turned
+from .tile_sm90 import Tiling, exchanges
+
+_MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 
 
 def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
@@ -48,7 +50,7 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
             loaded_bytes=epilogue.loaded if has_loads else (),
             pair=2 if epilogue.is_even else 1,
             exchanges=exchanges(spans, choice.block.blocks_of_rows),
-            is_turned=is_turned(columns, swaps=swaps, can_turn=facts.results.can_turn),
+            is_turned=swaps and facts.results.can_turn and not is_direct,
             ends=facts.results.ends,
         ),
         stages=choice.stages,
@@ -98,8 +100,10 @@ def _with_parts(tiling: Tiling, grains: Sequence[Grain | None]) -> Tiling:
 
 def leaves_few(choice: Choice, facts: ProductFacts) -> bool:
     """Whether results that could go through shared memory turned are few, and do not."""
-    swaps, columns = choice.swaps, choice.sides[1]
-    return swaps and facts.results.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
+    results, columns = facts.results, choice.sides[1]
+    if not choice.swaps or not results.can_turn or results.always_turns:
+        return False
+    return columns <= _MOST_DIRECT_COLUMNS
 
 
 def loads_are_async(choice: Choice, facts: ProductFacts) -> bool:

@@ -39,7 +39,7 @@ def test_dims_and_groups(name):
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("pixels", "channels"),
-    [(384, 64), (512, 64), (192, 128), (192, 256), (224, 128), (160, 64), (8, 64)],
+    [(384, 64), (512, 64), (192, 128), (192, 256), (136, 128), (160, 64), (8, 64)],
 )
 def test_tiles(pixels, channels):
     g = new_graph()
