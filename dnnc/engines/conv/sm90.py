@@ -341,6 +341,8 @@ def _copied(choice: ConvChoice) -> Copied:
 
 def _fitting(fusion: Fusion, target: Target) -> tuple[tuple[int, int], ...]:
     """Tiles of channels by pixels that fill the rounds they take."""
+    if shape_of(conv_of(fusion)).is_transposed:  # whose times were fitted to other tiles
+        return ()
     work = conv_work_of(fusion, 1)
     found = across_tiles((work.m, work.n, work.count), target)
     return tuple(tile for tile in found if tile not in _SWAPPED)

@@ -34,10 +34,12 @@ TILES = (
     (128, 256), (256, 128), (128, 224), (128, 192), (128, 160), (128, 128), (128, 96), (128, 64),
     (64, 256), (64, 128), (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
+# Of some hundred rows along the columns of instructions, whose number rows of tiles may not divide.
+_ACROSS = ((128, 224), (128, 192), (128, 160), (128, 96))
+_SOME_ROWS = 2048
 _MOST_ROUNDS = 6  # of tiles, up to which a round that is not full is worth a look
-_MOST_ACROSS = 6  # widths of such tiles
-_SPLITS_ACROSS = (1, 2)
 _ACROSS_ROWS = 128
+_MORE_COLUMNS = 24  # of the time of a tile, beside its own
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
@@ -66,26 +68,40 @@ def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
     if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
-        found += legal_choices(facts, target, 1, across_tiles(size, target))
+        some = _ACROSS if rows <= _SOME_ROWS else ()
+        found += legal_choices(facts, target, 1, some)
+        fitting = tuple(tile for tile in across_tiles(size, target) if tile not in some)
+        found += legal_choices(facts, target, 1, fitting)
     return found
 
 
 def across_tiles(size: tuple[int, int, int], target: Target) -> tuple[tuple[int, int], ...]:
-    """Tiles with A's rows along the columns of instructions that fill the rounds they take.
+    """Tiles with A's rows along the columns of instructions that fill the rounds they take, where
+    the tiles of `TILES` leave more SMs or rows of tiles without work.
 
     For each number of rounds, those with as few columns as cover the rows in it.  Example: 777 x
-    4096 on 132 SMs: in one round 4 x 32 tiles of 200 columns, in two 8 x 32 of 104.
+    4096 on 132 SMs: in one round 4 x 32 tiles of 200 columns, where 224 would be 12% more.
 
     size: see `candidates_of`.
     """
     rows, columns, count = size
-    down, widths = -(-columns // _ACROSS_ROWS) * count, list[int]()
-    for splits, rounds in product_of(_SPLITS_ACROSS, range(1, _MOST_ROUNDS + 1)):
-        most = rounds * target.sm_count // (down * splits)
+
+    def taken(width: int, along: int, across: int) -> int:
+        tiles = -(-along // _ACROSS_ROWS) * -(-across // width) * count
+        return -(-tiles // target.sm_count) * (width + _MORE_COLUMNS)
+
+    known = [width for height, width in TILES if height == _ACROSS_ROWS]
+    least = min(
+        taken(width, *sides) for width in known for sides in ((rows, columns), (columns, rows))
+    )
+    down, found = -(-columns // _ACROSS_ROWS) * count, list[int]()
+    for rounds in range(1, _MOST_ROUNDS + 1):
+        most = rounds * target.sm_count // down
         for tiles in dict.fromkeys((most, most - most % 2)):  # pairs share B's rows
-            widths += [8 * -(-rows // (8 * tiles))] if tiles else []
-    fitting = [width for width in dict.fromkeys(widths) if width in TURNED_COLUMNS]
-    return tuple((_ACROSS_ROWS, width) for width in fitting[:_MOST_ACROSS])
+            width = 8 * -(-rows // (8 * tiles)) if tiles else 0
+            if width in TURNED_COLUMNS and taken(width, columns, rows) < least:
+                found.append(width)
+    return tuple((_ACROSS_ROWS, width) for width in dict.fromkeys(found))
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:
