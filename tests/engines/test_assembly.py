@@ -471,7 +471,7 @@ HOPPER = {
     "experts in pairs": (128, 256, experts, {"TILE_CGA_M": 2}),
     "experts 256x128": (256, 128, experts, {}),
     "128x224": (128, 224, hopper("HALF", "HALF", scaled_residual), {}),
-    "224x128 swapped": (128, 224, hopper("HALF", "HALF", scaled_residual), {"SWAP_AB": 1}),
+    "248x128 swapped": (128, 248, hopper("HALF", "HALF", scaled_residual), {"SWAP_AB": 1}),
     "turns": (128, 128, hopper("HALF", "HALF", gelu), {"WARP_SPEC_CFG": 4}),
     "turns 64x256": (64, 256, hopper("HALF", "HALF", scaled_residual), {"WARP_SPEC_CFG": 4}),
     "wide rows": (128, 128, softmax_of_wide_rows(256), {"TILE_CGA_N": 2}),

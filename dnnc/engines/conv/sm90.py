@@ -51,6 +51,7 @@ from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
 from .choice_sm90 import ConvChoice
+from .exits import exits_of
 from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of, exit_share
 from .facts_sm90 import (
     beside_of,
@@ -341,7 +342,8 @@ def _copied(choice: ConvChoice) -> Copied:
 
 def _fitting(fusion: Fusion, target: Target) -> tuple[tuple[int, int], ...]:
     """Tiles of channels by pixels that fill the rounds they take."""
-    if shape_of(conv_of(fusion)).is_transposed:  # whose times were fitted to other tiles
+    # The times of gradients were fitted to other tiles; reductions would spill beside the sums.
+    if conv_shape_of(fusion).is_transposed or exits_of(fusion):
         return ()
     work = conv_work_of(fusion, 1)
     found = across_tiles((work.m, work.n, work.count), target)

@@ -70,8 +70,9 @@ def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int
     if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
         some = _ACROSS if rows <= _SOME_ROWS else ()
         found += legal_choices(facts, target, 1, some)
-        fitting = tuple(tile for tile in across_tiles(size, target) if tile not in some)
-        found += legal_choices(facts, target, 1, fitting)
+        if not facts.rows.reductions:  # beside the sums of wide tiles they would spill
+            fitting = tuple(tile for tile in across_tiles(size, target) if tile not in some)
+            found += legal_choices(facts, target, 1, fitting)
     return found
 
 
