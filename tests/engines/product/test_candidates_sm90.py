@@ -9,6 +9,7 @@ from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
+from dnnc.engines.product.knobs_sm90 import across_tiles
 from dnnc.options import Options
 from dnnc.target import of
 
@@ -87,6 +88,14 @@ def test_groups_side_by_side_with_residuals_fit_shared_memory():
     (step,) = plan.programs[0].variants[0].steps
     needed = plan.expression(step.launch.dynamic_smem_bytes).evaluate({})
     assert needed <= of("sm_90a").limits.smem_block_bytes
+
+
+def test_tiles_fill_the_rounds_that_they_take():
+    """4 x 32 and 5 x 24 tiles in one round of 132 SMs; listed tiles fill 128 of them as well."""
+    target = of("sm_90a")
+    assert across_tiles((777, 4096, 1), target) == ((128, 200),)
+    assert across_tiles((389, 3000, 1), target) == ((128, 80),)
+    assert across_tiles((1024, 4096, 1), target) == ()
 
 
 def test_rows_that_no_tile_holds_are_refused_with_a_reason():

@@ -14,6 +14,7 @@ from dnnc.codegen.hopper import tma, wgmma
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
+from dnnc.engines.product.shared_layout_sm90 import chunk_columns
 from dnnc.engines.product.tile_sm90 import Tiling
 from dnnc.options import Options
 from dnnc.target import of
@@ -39,13 +40,15 @@ def layout(engine, fusion, knobs):
 def is_whole(layout):
     """Whether chunks fill a warpgroup's columns, in rows that TMA takes.
 
-    With a halo a buffer has all columns, and the last chunk of it may have fewer.
+    With a halo a buffer has all columns, and the last chunk of it may have fewer; so may that of
+    a turned tile.
     """
     if layout.pixels.halo:
         return True
     epilogue = layout.epilogue
     least = min([*epilogue.staged_bytes, *epilogue.loaded_bytes], default=tma.ALIGNMENT)
-    return layout.own_columns % layout.chunk == 0 and layout.chunk * least >= tma.ALIGNMENT
+    is_filled = layout.own_columns % layout.chunk == 0 or epilogue.is_turned
+    return is_filled and layout.last_columns > 0 and layout.chunk * least >= tma.ALIGNMENT
 
 
 def every_choice(graph):
@@ -123,3 +126,10 @@ def test_loads_that_a_kernel_does_not_stage_are_not_counted():
     engine, fusion, knobs = next(every_choice(graph))
     assert layout(engine, fusion, knobs).epilogue.loaded_bytes == ()
     check_built(graph, engine, fusion, knobs)
+
+
+@pytest.mark.parametrize("columns", range(8, 257, 8))
+def test_chunks_of_turned_tiles_are_few(columns):
+    chunk = chunk_columns(columns, [2], is_turned=True)
+    assert chunk % 8 == 0 and chunk <= 64
+    assert -(-columns // chunk) <= max(4, -(-columns // 32))
