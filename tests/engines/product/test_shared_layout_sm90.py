@@ -128,8 +128,9 @@ def test_loads_that_a_kernel_does_not_stage_are_not_counted():
     check_built(graph, engine, fusion, knobs)
 
 
-@pytest.mark.parametrize("columns", range(8, 257, 8))
-def test_chunks_of_turned_tiles_are_few(columns):
-    chunk = chunk_columns(columns, [2], is_turned=True)
-    assert chunk % 8 == 0 and chunk <= 64
-    assert -(-columns // chunk) <= max(4, -(-columns // 32))
+def test_chunks_of_turned_tiles_are_few():
+    for columns in range(72, 257, 8):
+        chunk = chunk_columns(columns, [2], is_turned=True)
+        assert chunk % 8 == 0
+        assert chunk <= 64
+        assert -(-columns // chunk) <= max(4, columns // 32)
