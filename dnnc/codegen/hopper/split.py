@@ -18,8 +18,9 @@ from typing import Any
 from ...mlir import arith, ir, nvvm
 from .. import ops
 from ..memory.smem import byte_pointer
-from . import mbarrier, wgmma
+from . import mbarrier, tma, wgmma
 
+_SUMS_BARRIER = 7  # named barrier of the consumers
 _GROUP = 4  # registers that lie together: 16 bytes of a thread
 
 
@@ -28,7 +29,9 @@ class SplitSum:
     """The buffers and barriers.
 
     blocks: of the cluster.  slices: how many of them add, each some columns.  threads: of a
-    block's consumers.  buffer: !llvm.ptr<3>.  barriers: of two mbarriers.
+    block's consumers.  buffer: !llvm.ptr<3>.  barriers: of two mbarriers.  is_shared: whether the
+    buffer is the memory of operands: consumers meet before they write it, and who loads the next
+    tile's waits until it is free.
     """
 
     blocks: int
@@ -36,6 +39,7 @@ class SplitSum:
     threads: int
     buffer: Any
     barriers: Any
+    is_shared: bool = False
 
     @staticmethod
     def bytes(rows: int, columns: int) -> int:
@@ -60,7 +64,11 @@ class SplitSum:
 
         thread: among the consumers.  phase: of the tile, 0 and 1 in turn.
         """
-        mbarrier.wait_for_cluster(self._free, phase ^ 1)
+        self.wait_free(phase)
+        if self.is_shared:  # products of other warps may still read the operands
+            nvvm.barrier(
+                barrier_id=ops.const(_SUMS_BARRIER), number_of_threads=ops.const(self.threads)
+            )
         place = thread * (4 * _GROUP)
         for accumulator in sums:
             registers = wgmma.unpacked(accumulator)
@@ -100,7 +108,14 @@ class SplitSum:
 
     def free(self, thread: Any) -> None:
         """Tells all blocks that this one has read their buffers."""
+        if self.is_shared:
+            tma.show_writes()
         self._arrive(self._free, thread)
+
+    def wait_free(self, phase: Any) -> None:
+        """Waits until all blocks have read this one's buffer of the tile before; phase: of the
+        tile."""
+        mbarrier.wait_for_cluster(self._free, phase ^ 1)
 
     @property
     def _row_bytes(self) -> int:

@@ -102,7 +102,7 @@ class Emitter:
     def _produce(self) -> None:
         Producer(
             self.tiling, self.matrices, self.rings, self.loop, self.rewriter, self.tiles,
-            self.epilogue, self.group, self.warp, self.rank,
+            self.epilogue, self.split, self.group, self.warp, self.rank,
         ).run()  # fmt: skip
 
     def _consume(self) -> None:
@@ -204,6 +204,7 @@ class Emitter:
         return SplitSum(
             t.grid.splits, t.shared.slices, t.block.consumers * wgmma.WARPGROUP_THREADS,
             rings.at(t.shared.split_offset), rings.at(t.shared.split_barriers_offset),
+            t.shared.are_sums_in_stages,
         )  # fmt: skip
 
     def _group_table(self, memory: Any) -> GroupTable | None:

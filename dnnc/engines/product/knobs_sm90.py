@@ -37,6 +37,7 @@ TILES = (
 # Of some hundred rows along the columns of instructions, whose number rows of tiles may not divide.
 _ACROSS = ((128, 224), (128, 192), (128, 160), (128, 96))
 _SOME_ROWS = 2048
+_MANY = 16  # stages
 _MOST_ROUNDS = 6  # of tiles, up to which a round that is not full is worth a look
 _ACROSS_ROWS = 128
 _MORE_COLUMNS = 24  # of the time of a tile, beside its own
@@ -140,9 +141,15 @@ def legal_choices(
         first, second = layout.bytes, replace(layout, stages=2).bytes
         if facts.operands.rewrites:  # each stage has more than its tiles
             second = layout_of(replace(choice, stages=2), facts).bytes
+        if layout.are_sums_in_stages:  # few stages take as much as the sums
+            layout = replace(layout, stages=_MANY)
+            first = layout.bytes - (_MANY - 1) * layout.stage_bytes
+            second = first + layout.stage_bytes
         fitting = 1 + (target.limits.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
             stages = max(n for n in STAGES if n <= fitting)
+            if replace(layout, stages=stages).bytes > target.limits.smem_block_bytes:
+                continue
             found.append(replace(choice, stages=stages).knobs)
     return tuple(found)
 

@@ -15,6 +15,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.split import SplitSum
 from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
@@ -35,12 +36,14 @@ class Loading:
     """Where a producer is.
 
     here: the stage that it fills next.  raw: its next slot of raw tiles; None: there are none.
-    turn: which step of the next tile is its first.
+    turn: which step of the next tile is its first.  parity: of the next tile, where blocks show
+    their sums in the stages; None: they do not.
     """
 
     here: Cursor
     raw: Cursor | None
     turn: Any
+    parity: Any = None
 
 
 @dataclass
@@ -59,6 +62,7 @@ class Producer:
     rewriter: Rewriter | None
     tiles: Tiles
     epilogue: Epilogue
+    split: SplitSum
     group: Any
     warp: Any
     rank: Any
@@ -121,6 +125,8 @@ class Producer:
             return
 
         def tile(place: TilePlace, now: Loading) -> Loading:
+            if now.parity is not None:
+                self.split.wait_free(now.parity)
             first = place.first_step + now.turn if t.block.producers > 1 else place.first_step
             if now.raw is not None:
                 self._start_raw(place, first, now.raw, is_issuer)
@@ -139,10 +145,12 @@ class Producer:
                 return here, raw.next(t.shared.raw_buffers)
 
             here, raw = end
-            return Loading(self._load_after(place, here), raw, self._next_turn(now.turn, place))
+            following = self._load_after(place, here)
+            parity = None if now.parity is None else now.parity ^ 1
+            return Loading(following, raw, self._next_turn(now.turn, place), parity)
 
         raw = Cursor() if t.shared.raw_bytes else None
-        start = Loading(Cursor(), raw, 0)
+        start = Loading(Cursor(), raw, 0, 0 if t.shared.are_sums_in_stages else None)
         if t.block.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
             start = Loading(Cursor(self.group, 0), raw, self.group)
         self.tiles.each(start, tile)

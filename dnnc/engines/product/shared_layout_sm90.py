@@ -1,7 +1,7 @@
 # pyright: basic
 """SharedLayout: where everything of a block of Hopper's main loop lies in shared memory.
 
-    stages | pixels | store buffers | load buffers | raw tiles | split sums
+    stages, or split sums | pixels | store buffers | load buffers | raw tiles | split sums
     | barriers of all these | groups | row exchange | rewriting | turns
 
 Heuristics ask it for the size of a choice of knobs, kernels for the offsets of the same choice, so
@@ -40,7 +40,8 @@ class SharedLayout:
 
     stages, stage_bytes: of the ring of operands.
     raw_bytes: of one slot of the ring of raw tiles, of which each producer has one; 0: none.
-    sums_bytes: of what blocks exchange that share a tile's k.
+    sums_bytes: of what blocks exchange that share a tile's k.  are_sums_in_stages: whether that
+    lies where the stages do, once their products are done.
     rewriting: of what warps need that compute an operand in shared memory.
     """
 
@@ -52,6 +53,7 @@ class SharedLayout:
     stage_bytes: int
     raw_bytes: int = 0
     sums_bytes: int = 0
+    are_sums_in_stages: bool = False
     rewriting: int = 0
 
     # ---- the epilogue's buffers
@@ -146,7 +148,8 @@ class SharedLayout:
     @property
     def pixels_offset(self) -> int:
         """The offset of the ring of pixels."""
-        return self.stage_bytes * self.stages
+        stages = self.stage_bytes * self.stages
+        return max(stages, self.sums_bytes) if self.are_sums_in_stages else stages
 
     @property
     def stores_offset(self) -> int:
@@ -169,13 +172,18 @@ class SharedLayout:
     @property
     def split_offset(self) -> int:
         """The offset of the buffer through which split sums are added; its barriers come last."""
+        return 0 if self.are_sums_in_stages else self._data_end
+
+    @property
+    def _data_end(self) -> int:
+        """The end of all data but split sums."""
         return self.raw_offset + self.block.producers * self.raw_buffers * self.raw_bytes
 
     # ---- barriers, and what is small
 
     @property
     def barriers_offset(self) -> int:
-        return self.split_offset + self.sums_bytes
+        return self._data_end + (0 if self.are_sums_in_stages else self.sums_bytes)
 
     @property
     def load_barriers_offset(self) -> int:

@@ -155,6 +155,7 @@ class Tiling:
             stage_bytes=sum(operand["bytes"] for operand in self.operands),
             raw_bytes=sum(operand["raw_bytes"] for operand in self.operands),
             sums_bytes=sums_bytes(len(self.products), block.rows, block.columns, splits),
+            are_sums_in_stages=splits > 1 and self.is_all_async and not self.rewriting,
             rewriting=self.rewriting,
         )
 
