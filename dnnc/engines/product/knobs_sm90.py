@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 from itertools import product as product_of
 
@@ -22,7 +23,7 @@ ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
 # The same where instructions have the rows of A along their columns, and results leave turned: any
 # that instructions take, so that a few tiles have all rows and little else.
-TURNED_COLUMNS = tuple(range(72, 257, 8))
+TURNED_COLUMNS = tuple(range(40, 257, 8))
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
@@ -39,7 +40,8 @@ _ACROSS = ((128, 224), (128, 192), (128, 160), (128, 96))
 _SOME_ROWS = 2048
 _MANY = 16  # stages
 _MOST_ROUNDS = 6  # of tiles, up to which a round that is not full is worth a look
-_ACROSS_ROWS = 128
+_ACROSS_ROWS, _LEAST_ACROSS = 128, 72
+_ROUND_WIDTHS = tuple(width for height, width in TILES if height == _ACROSS_ROWS)
 _MORE_COLUMNS = 24  # of the time of a tile, beside its own
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
@@ -87,23 +89,29 @@ def across_tiles(size: tuple[int, int, int], target: Target) -> tuple[tuple[int,
     size: see `candidates_of`.
     """
     rows, columns, count = size
-
-    def taken(width: int, along: int, across: int) -> int:
-        tiles = -(-along // _ACROSS_ROWS) * -(-across // width) * count
-        return -(-tiles // target.sm_count) * (width + _MORE_COLUMNS)
-
-    known = [width for height, width in TILES if height == _ACROSS_ROWS]
-    least = min(
-        taken(width, *sides) for width in known for sides in ((rows, columns), (columns, rows))
-    )
-    down, found = -(-columns // _ACROSS_ROWS) * count, list[int]()
+    down, sms = -(-columns // _ACROSS_ROWS) * count, target.sm_count
+    if -(-down * rows // (max(TURNED_COLUMNS) * sms)) > _MOST_ROUNDS:
+        return ()
+    least, other = math.inf, -(-rows // _ACROSS_ROWS) * count
+    for width in _ROUND_WIDTHS:
+        for tiles in (down * -(-rows // width), other * -(-columns // width)):
+            taken = -(-tiles // sms) * (width + _MORE_COLUMNS)
+            least = taken if taken < least else least
+    found = list[int]()
     for rounds in range(1, _MOST_ROUNDS + 1):
-        most = rounds * target.sm_count // down
-        for tiles in dict.fromkeys((most, most - most % 2)):  # pairs share B's rows
+        most = rounds * sms // down
+        for tiles in (most, most & -2):  # pairs share B's rows
             width = 8 * -(-rows // (8 * tiles)) if tiles else 0
-            if width in TURNED_COLUMNS and taken(width, columns, rows) < least:
+            taken = (
+                -(-down * -(-rows // width) // sms) * (width + _MORE_COLUMNS) if width else least
+            )
+            if (
+                taken < least
+                and _LEAST_ACROSS <= width <= max(TURNED_COLUMNS)
+                and width not in found
+            ):
                 found.append(width)
-    return tuple((_ACROSS_ROWS, width) for width in dict.fromkeys(found))
+    return tuple((_ACROSS_ROWS, width) for width in found)
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:
@@ -175,7 +183,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {choice.tile_m}x{choice.tile_n}, SWAP_AB={int(choice.swaps)}"
         supported = f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1; then any multiple of 8 from "
-        supported += "72 to 256 where TMA brings the operands with k contiguous and takes results "
+        supported += "40 to 256 where TMA brings the operands with k contiguous and takes results "
         supported += "of 16 bits"
         return (knob_reason(name, supported, of_any=True),)
     sums = choice.accumulators * facts.products * (1 + facts.promotes)

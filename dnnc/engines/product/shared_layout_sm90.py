@@ -252,7 +252,7 @@ def chunk_columns(columns: int, element_bytes: Sequence[int], *, is_turned: bool
     """
     most = LINE_BYTES // max(element_bytes, default=2)
     found = gcd(columns, most)
-    if is_turned and 2 * found < most < columns:
+    if is_turned and 2 * found < most:
         return 8 * -(-(columns // 8) // -(-columns // most))
     return found
 
