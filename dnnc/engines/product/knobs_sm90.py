@@ -44,7 +44,11 @@ _ACROSS_ROWS, _LEAST_ACROSS = 128, 72
 _ROUND_WIDTHS = tuple(width for height, width in TILES if height == _ACROSS_ROWS)
 _MORE_COLUMNS = 24  # of the time of a tile, beside its own
 TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
-_CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
+_WHOLE = ((1, 1, 1), (2, 1, 1), (1, 2, 1))
+_CLUSTERS = (*_WHOLE, (1, 1, 2), (1, 1, 4), (1, 1, 8))
+_SPLIT_ROWS = ((128, 2), (256, 2), (128, 4), (256, 4))
+_FEW_SPLITS = (2, 4)
+_MOST_COLUMNS, _MOST_TILE = 256, 128 * 256
 
 
 # ---- candidates
@@ -71,11 +75,14 @@ def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
     if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
-        some = _ACROSS if rows <= _SOME_ROWS else ()
-        found += legal_choices(facts, target, 1, some)
+        if rows <= _SOME_ROWS:
+            found += legal_choices(facts, target, 1, _ACROSS, clusters=_WHOLE)
         if not facts.rows.reductions:  # beside the sums of wide tiles they would spill
-            fitting = tuple(tile for tile in across_tiles(size, target) if tile not in some)
-            found += legal_choices(facts, target, 1, fitting)
+            known = _ACROSS if rows <= _SOME_ROWS else ()
+            if fitting := tuple([t for t in across_tiles(size, target) if t not in known]):
+                found += legal_choices(facts, target, 1, fitting, clusters=_WHOLE)
+            for tile, splits in split_tiles(size, target):
+                found += legal_choices(facts, target, 1, (tile,), clusters=((1, 1, splits),))
     return found
 
 
@@ -90,7 +97,7 @@ def across_tiles(size: tuple[int, int, int], target: Target) -> tuple[tuple[int,
     """
     rows, columns, count = size
     down, sms = -(-columns // _ACROSS_ROWS) * count, target.sm_count
-    if -(-down * rows // (max(TURNED_COLUMNS) * sms)) > _MOST_ROUNDS:
+    if down * rows > _MOST_ROUNDS * sms * _MOST_COLUMNS:
         return ()
     least, other = math.inf, -(-rows // _ACROSS_ROWS) * count
     for width in _ROUND_WIDTHS:
@@ -105,13 +112,26 @@ def across_tiles(size: tuple[int, int, int], target: Target) -> tuple[tuple[int,
             taken = (
                 -(-down * -(-rows // width) // sms) * (width + _MORE_COLUMNS) if width else least
             )
-            if (
-                taken < least
-                and _LEAST_ACROSS <= width <= max(TURNED_COLUMNS)
-                and width not in found
-            ):
+            is_new = _LEAST_ACROSS <= width <= _MOST_COLUMNS
+            if taken < least and is_new and width not in found:
                 found.append(width)
     return tuple((_ACROSS_ROWS, width) for width in found)
+
+
+def split_tiles(size: tuple[int, int, int], target: Target) -> list[tuple[tuple[int, int], int]]:
+    """Tiles of which one round is all of a product, each of some blocks that share its k, and by
+    how many.  Example: 389 x 3000 on 132 SMs: 5 x 12 tiles of 80x256 for two blocks each.
+
+    size: see `candidates_of`.
+    """
+    rows, columns, count = size
+    found = list[tuple[tuple[int, int], int]]()
+    for height, splits in _SPLIT_ROWS:
+        most = target.sm_count // (-(-columns // height) * count * splits)
+        width = 8 * splits * -(-rows // (8 * splits * most)) if most else 0
+        if _LEAST_ACROSS <= width <= _MOST_TILE // height:
+            found.append(((height, width), splits))
+    return found
 
 
 def _alone(facts: ProductFacts) -> tuple[int, ...]:
@@ -126,15 +146,18 @@ def legal_choices(
     swap: int,
     tiles: tuple[tuple[int, int], ...],
     roles: tuple[int, ...] = (1,),
+    clusters: tuple[tuple[int, int, int], ...] = _CLUSTERS,
 ) -> tuple[Knobs, ...]:
     """Each of the tiles, along the instruction's rows and columns, with each cluster.
 
-    roles: values of WARP_SPEC_CFG.
+    roles: values of WARP_SPEC_CFG.  clusters: blocks along M and N, and those that share k.
     """
-    clusters = (*_CLUSTERS, (1, 4, 1)) if facts.rows.width else _CLUSTERS
+    clusters = (*clusters, (1, 4, 1)) if facts.rows.width else clusters
     found: list[Knobs] = []
     for (rows, columns), (*cluster, splits), producers in product_of(tiles, clusters, roles):
         tile = (columns, rows) if swap else (rows, columns)
+        if rows * columns == _MOST_TILE and splits in _FEW_SPLITS and clusters is _CLUSTERS:
+            continue  # so few of these tiles lie in one round only where `split_tiles` says so
         if producers == FRAGMENTS and rows > 128:
             continue  # a warpgroup that computes two blocks of rows waits for itself
         choice = Choice(
