@@ -260,6 +260,7 @@ class SdpaFwdSm90Engine(Engine):
             tracks=tracks and choice.rescales,
             is_longest_first=is_longest_first,
             is_sparse=bool(parts.masks.blocks or numbered),
+            is_numbered=bool(numbered),
             gathers=parts.gathers,
             entries=entries,
         ).plain()  # fmt: skip
@@ -362,6 +363,7 @@ def _tiling(
     staged: int,
     is_longest_first: bool = False,
     is_sparse: bool = False,
+    is_numbered: bool = False,
     gathers: bool = False,
     entries: int = 0,
     packed: tuple[int, int] = (-1, 1),
@@ -387,6 +389,7 @@ def _tiling(
                 skips=is_longest_first and width <= NARROW and not is_sparse,
                 gathers=gathers,
                 entries=entries,
+                is_numbered=is_numbered,
             ),
             softmax=SoftmaxTiling(
                 rescale,

@@ -19,6 +19,9 @@ TURNERS = 3  # warps of the producer's that turn values
 
 _MANY = 3  # warpgroups, which hide a tile's end without that
 _MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
+# The same, where tiles overlap and a mask compares numbers.  Of heads of 128, 128 keys a step would
+# spill; 112 took 1.28 times as long, under a causal mask of documents.
+_MOST_BESIDE_NUMBERS = 150
 
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
@@ -72,13 +75,14 @@ class QueryTiles:
     is_dynamic: a block takes its next tile when it is free.  skips: a warpgroup lets blocks of keys
     go by that only others of the tile need.  gathers: whether rows of keys or queries are looked
     up.  entries: of the batch at most, whose queries are packed and so are their results; 0:
-    others.
+    others.  is_numbered: whether a mask compares numbers of queries and of keys.
     """
 
     is_dynamic: bool
     skips: bool
     gathers: bool
     entries: int
+    is_numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,8 @@ class SdpaTiling:
         """Whether a tile's last product and result come beside the next one's first block: where
         there are the registers for both, and all warpgroups go through all blocks."""
         has_room = self.q_stages > 1 and not self.turns and self.consumers < _MANY
+        if self.tiles.is_numbered and self.sums > _MOST_BESIDE_NUMBERS:
+            has_room = False
         return has_room and not self.tiles.skips
 
     @property

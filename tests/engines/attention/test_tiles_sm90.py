@@ -3,6 +3,9 @@ product of one stands beside the first of the next."""
 
 import pytest
 
+from dnnc.engines.attention.choice_sm90 import SdpaChoice
+from dnnc.engines.attention.fwd_sm90 import _tiling
+from dnnc.engines.attention.tile_sm90 import Kind
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
 from tests.engines.attention.test_few_sm90 import HEADS, SHARED
@@ -22,6 +25,10 @@ PATTERNS = {
         {"batch": (1,), "queries": 400, "keys": 400, "scores": graphs.causal},
         {"TILE_M": 192, "KERNEL_CFG": 0, "STAGES": 1},
     ),
+    "numbers": (
+        {**TALL, "queries": 256, "keys": 384, "depth": 128, "scores": graphs.documents},
+        {"TILE_N": 128},
+    ),
     "one warpgroup": (TALL, {"TILE_M": 64, "STAGES": 3}),
     "queries of two tiles": ({**TALL, "depth": 128}, {"TILE_N": 96, "STAGES": 3}),
     "queries of one tile": ({**TALL, "keys": 70, "depth": 256}, {"KERNEL_CFG": 1}),
@@ -37,6 +44,17 @@ def test_tiles_of_a_block(name, monkeypatch):
     multiprocessors.few(monkeypatch, 1)
     shape, knobs = PATTERNS[name]
     run(Pattern(**shape), knobs)
+
+
+@pytest.mark.parametrize(
+    ("width", "is_numbered", "overlaps"),
+    [(128, False, True), (64, True, True), (128, True, False)],
+)
+def test_tiles_overlap_where_there_are_registers(width, is_numbered, overlaps):
+    """Under a mask that compares numbers, 128 keys of heads of 128 would spill."""
+    choice = SdpaChoice(128, 128, 2, True, True, True)
+    tiling = _tiling(choice, width, width, Kind(), staged=0, is_numbered=is_numbered)
+    assert tiling.overlaps == overlaps
 
 
 @pytest.mark.rotating
