@@ -365,7 +365,7 @@ class GroupTotals:
 
     def _reference(self, number: int, entry: Any) -> Sequence[Any]:
         quantity = self._of_entries[number]
-        if len(quantity.types_left) == 1:
+        if not quantity.is_relative:
             return []
         return quantity.reference(self._of_block(number, entry, 0))
 

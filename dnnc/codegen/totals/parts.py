@@ -36,7 +36,9 @@ def found_bits(bits: Sequence[int]) -> tuple[int, ...]:
 class Quantity(Protocol):
     """types_left: of the values that warps and blocks leave to others.  types_found: of what is
     wanted in the end.  combines: of the values of an opened part.  nothing: the opened part of no
-    elements, scalars."""
+    elements, scalars.  is_relative: whether parts are opened about a reference."""
+
+    is_relative: bool
 
     @property
     def types_left(self) -> Sequence[Any]: ...
@@ -79,6 +81,8 @@ class Quantity(Protocol):
 class Plain:
     """A total of one value."""
 
+    is_relative = False
+
     def __init__(self, combine: Combine, nothing: Any):
         self.types_left = self.types_found = [nothing.type]
         self.combines = [combine]
@@ -112,6 +116,8 @@ class Moments:
 
     element: of what is opened.  In f64 nothing is lost, wherever the reference lies.
     """
+
+    is_relative = True
 
     def __init__(self, element: Any = None) -> None:
         f32 = ops.f32_type()
@@ -165,47 +171,44 @@ class Moments:
 class Average:
     """[count, place, rest], f32, of a mean of place + rest; opened [count, sum of distances].
 
-    Warps leave [count, mean]: where a thread has parts of one entry, they are combined in f64.
+    Warps and blocks leave [count, mean].  Distances are from the place of one of the parts.
     """
 
-    def __init__(self, *, is_of_entries: bool = False) -> None:
+    is_relative = True
+
+    def __init__(self) -> None:
         f32 = ops.f32_type()
-        self.element = ir.F64Type.get() if is_of_entries else f32
-        self.is_of_entries = is_of_entries
         self.types_left, self.types_found = [f32], [f32]
         self.combines = [_add] * 2
-        self.nothing = [ops.zeros(self.element)] * 2
+        self.nothing = [ops.zeros(f32)] * 2
 
     @property
     def of_entries(self) -> Average:
-        return Average(is_of_entries=True)
+        return self
 
     def reference(self, part: Part) -> Part:
-        return [] if self.is_of_entries else [bounded(part[1])]
+        return [bounded(part[1])]
 
     def opened(self, part: Part, reference: Part) -> Part:
-        count, off, *rest = (as_floats(value, self.element) for value in part)
-        if rest:
-            off = _add(arith.SubFOp(off, reference[0]).result, rest[0])
-        return [count, times(off, count)]
+        count, place, *rest = part
+        off = arith.SubFOp(place, reference[0]).result
+        return [count, times(_add(off, *rest) if rest else off, count)]
 
     def closed(self, opened: Part, reference: Part) -> Part:
         count, weighted = opened
-        off = times(weighted, inverse(count))
-        if reference:
-            return [count, reference[0], off]
-        return [as_floats(value, ops.f32_type()) for value in (count, off)]
+        # What the reciprocal is off by is a share of what is added, of which little is lost.
+        one = arith.ConstantOp(count.type, ir.FloatAttr.get(count.type, 1.0)).result
+        return [count, reference[0], times(weighted, rcp(arith.MaximumFOp(count, one).result))]
 
     def left(self, part: Part) -> Part:
-        """The mean, rounded where there is a rest."""
-        _, mean, *rest = part
-        return [_add(mean, *rest) if rest else mean]
+        """The mean, rounded."""
+        return [_add(*part[1:])]
 
     def read(self, values: Part, count: Any) -> Part:
         return [to_f32(count), *values]
 
     def found(self, part: Part) -> Part:
-        return part[1:]
+        return self.left(part)
 
 
 def combined(quantity: Quantity, a: Part, b: Part) -> list[Any]:
