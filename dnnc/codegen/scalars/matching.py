@@ -11,6 +11,9 @@ from .. import ops
 from ..region import Region
 from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
 
+F32_DIGITS = 24
+_DIGITS = {"f16": 11, "bf16": 8}
+
 
 def is_sum(operation: Any) -> bool:
     """Whether a reducing generic adds up elements of f32, in f32."""
@@ -28,9 +31,24 @@ def source_of(value: Any) -> Any:
     return value
 
 
+def digits_of(value: Any) -> int:
+    """Significant binary digits of elements, of f32's 24: as many as f16 and bf16 have, and as
+    products of two such have."""
+    value = source_of(value)
+    if digits := _DIGITS.get(str(value.type.element_type)):
+        return digits
+    made = pointwise(value)
+    body = body_of(made) if made else []
+    if not body or body[-1].name != "arith.mulf":
+        return F32_DIGITS
+    factors = [operand_of(made, factor) for factor in body[-1].operands]
+    types = ["" if factor is None else str(factor.type.element_type) for factor in factors]
+    return sum(_DIGITS.get(type_, F32_DIGITS) for type_ in types)
+
+
 def are_short(value: Any) -> bool:
-    """Whether elements have the digits of 16 bits, up to 11 of f32's 24."""
-    return str(source_of(value).type.element_type) in ("bf16", "f16")
+    """Whether elements have fewer digits than f32."""
+    return digits_of(value) < F32_DIGITS
 
 
 def pointwise(value: Any) -> Any:

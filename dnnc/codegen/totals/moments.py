@@ -37,6 +37,7 @@ from ..scalars.matching import (
 from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
 from . import reduce
 from .parts import Moments, as_floats, bounded, combined, inverse, times, to_f32
+from .reduce import ThreadTotal
 
 MIDDLE_OF = 3  # elements
 # The body of an average: a sum of f64 by 1 / count.
@@ -184,29 +185,29 @@ class SumWithMoments:
 
     Elements of f32 far from 0 lie on a lattice.  Rounding moves their squares in one direction
     when they come to a large sum: a thousand squares lost 30 units in the last place.
-    operation: the sum of elements.  is_row: whether the lanes of fragments are of one row.
+    sum: of elements.
     Source: Kahan, "Further remarks on reducing truncation errors", 1965.
     """
 
-    operation: Any
+    sum: ThreadTotal
     shifted: Shifted
-    is_row: bool
 
     def start(self) -> SumsOfMany:
-        width = ops.width_of(self.shifted.shift)
-        total = reduce.start(self.operation, width, is_row=self.is_row)
-        sums = self.shifted.start()
-        return SumsOfMany(total, sums, ops.zeros(self.shifted.shift.type))
+        zeros = ops.zeros(self.shifted.shift.type)
+        return SumsOfMany(self.sum.start(), self.shifted.start(), zeros)
 
     def add(self, sums: SumsOfMany, value: Any) -> SumsOfMany:
-        total = self._added(sums.total, value)
+        total = self.sum.add(sums.total, value)
         return SumsOfMany(total, self.shifted.add(sums.shifted, value), sums.lost)
 
     def add_all(self, sums: SumsOfMany, values: Sequence[Any]) -> SumsOfMany:
         """Adds values to each other first, then to the sums of more: see `reduce.unrolled`."""
         total, own = sums.total, self.shifted.start()
-        for value in values:
-            total = self._added(total, value)
+        if self.sum.is_short:
+            total = self.sum.add_all(total, values)
+        else:
+            for value in values:
+                total = self.sum.add(total, value)
         for value in values:
             own = self.shifted.add(own, value)
         old = sums.shifted
@@ -227,10 +228,6 @@ class SumWithMoments:
         lost = arith.SelectOp(is_number, lost, ops.zeros(lost.type)).result
         squares = arith.AddFOp(sums.shifted.squares, lost).result
         return self.shifted.part(replace(sums.shifted, squares=squares), count)
-
-    def _added(self, total: Any, value: Any) -> Any:
-        some = reduce.taken(self.operation, value, is_row=self.is_row)
-        return arith.AddFOp(total, some).result
 
 
 @dataclass(frozen=True)

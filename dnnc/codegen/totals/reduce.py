@@ -100,12 +100,16 @@ def combiner(walk: Walk, operation: Any) -> Combine:
     return combine
 
 
-def total_of_short(values: Sequence[Any], combine: Combine, *, is_row: bool) -> Any:
+def total_of_short(
+    values: Sequence[Any], combine: Combine, *, is_row: bool, elements: int = 0
+) -> Any:
     """The total, in f64, of fragments of f32 whose elements have few digits
     (`matching.are_short`): runs of `_SHORT_RUN` are added up in f32, which has the sum of like
-    elements, since a conversion to f64 takes as long as eight additions."""
-    width = ops.width_of(values[0])
-    run = max(1, _SHORT_RUN // width) if is_row else _SHORT_RUN
+    elements, since a conversion to f64 takes as long as eight additions.
+
+    elements: of a row that each value is the sum of already; 0: as many as it has lanes.
+    """
+    run = max(1, _SHORT_RUN // (elements or ops.width_of(values[0]))) if is_row else _SHORT_RUN
     total = None
     for first in range(0, len(values), run):
         some = _together(combine, values[first : first + run])
@@ -114,6 +118,57 @@ def total_of_short(values: Sequence[Any], combine: Combine, *, is_row: bool) -> 
         wide = arith.ExtFOp(type_, some).result
         total = wide if total is None else combine(total, wide)
     return total
+
+
+@dataclass(frozen=True)
+class ThreadTotal:
+    """The way a thread adds up the elements of one reduction, fragment after fragment.
+
+    operation: the reduction.  width: elements of a fragment.  is_row: whether these are of one
+    total.  is_short: whether elements whose total is of f64 have few digits.  is_exact: whether
+    they are so few, too, that a total of f32 has the sum of like elements; see `wide`.
+    """
+
+    operation: Any
+    combine: Combine
+    width: int
+    is_row: bool
+    is_short: bool = False
+    is_exact: bool = False
+
+    def start(self) -> Any:
+        if self.is_exact:
+            return neutral(self.operation, self.width)
+        if self.is_short and self.is_row:
+            return identity(self.operation, 1)
+        return start(self.operation, self.width, is_row=self.is_row)
+
+    def add(self, total: Any, value: Any) -> Any:
+        return self.combine(total, self.of([value]))
+
+    def add_all(self, total: Any, values: Sequence[Any]) -> Any:
+        return self.combine(total, self.of(values))
+
+    def total(self, found: Any) -> Any:
+        return found
+
+    def of(self, values: Sequence[Any]) -> Any:
+        """The total of some fragments."""
+        if self.is_short and not self.is_exact:
+            return total_of_short(values, self.combine, is_row=self.is_row)
+        own = self._taken(values[0])
+        for value in values[1:]:
+            own = self.combine(own, self._taken(value))
+        return own
+
+    def _taken(self, value: Any) -> Any:
+        return value if self.is_exact else taken(self.operation, value, is_row=self.is_row)
+
+
+def wide(operation: Any, total: Any) -> Any:
+    """A total in the type of a reduction's result, of f32 where that is exact (`ThreadTotal`)."""
+    type_ = ops.vector_type(operation.results[0].type.element_type, ops.width_of(total))
+    return total if total.type == type_ else arith.ExtFOp(type_, total).result
 
 
 def lanes(value: Any, combine: Combine) -> Any:

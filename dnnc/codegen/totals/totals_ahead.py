@@ -53,8 +53,11 @@ class RowParts:
 
     def values(self, i: int) -> list[Any]:
         """A number of the parts that this thread looks at."""
-        buffer, type_ = self.buffers[i], self.types[i]
-        return [part_at(buffer, self.base + n, type_) for n in self.numbers]
+        return [self.value(i, n) for n in self.numbers]
+
+    def value(self, i: int, number: Any) -> Any:
+        """A number of one part."""
+        return part_at(self.buffers[i], self.base + number, self.types[i])
 
     def total(self, values: Sequence[Any], combine: Combine) -> Any:
         """The total of all parts, in every thread."""

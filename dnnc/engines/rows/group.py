@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...codegen import ops
@@ -89,22 +89,25 @@ class Group:
     def _finish(self, op: Any) -> Callable[[Any], Any]:
         """Makes the mean from a total, where nothing else is made of the total."""
         if op not in self.rows.means:
-            return lambda total: total
+            return lambda total: reduce.wide(op, total)
         owner = self.rows.means[op].owner
-        return lambda total: self.walk.body(owner, [total], (), ops.width_of(total))
+        return lambda total: self.walk.body(
+            owner, [reduce.wide(op, total)], (), ops.width_of(total)
+        )
 
     @stretch("sum of rows")
     def _part(
         self, op: Any, combine: reduce.Combine, places: Sequence[Any], inside: Sequence[Any]
     ) -> Any:
         """This thread's part of a total."""
-        is_row = self.rows.is_row
-        if reduce.is_wide(op) and are_short(inputs_of(op)[0]):
+        is_exact = self.rows.is_exact(op)
+        if is_exact or self.is_of_short(op):
             values = [
                 reduce.where_inside(i, self.walk.value(inputs_of(op)[0], at, self.width), op)
                 for at, i in zip(places, inside, strict=True)
             ]
-            return reduce.total_of_short(values, combine, is_row=is_row)
+            is_row = self.rows.is_row
+            return reduce.ThreadTotal(op, combine, self.width, is_row, True, is_exact).of(values)
         total = None
         for at, is_inside in zip(places, inside, strict=True):
             value = self.taken(op, at, is_inside)
@@ -112,6 +115,10 @@ class Group:
         return total
 
     # ---- what other ways through a row share
+
+    def is_of_short(self, op: Any) -> bool:
+        """Whether a total of f64 is of elements of few digits."""
+        return reduce.is_wide(op) and are_short(inputs_of(op)[0])
 
     @stretch("load")
     def load_all(self, places: Sequence[Any], *, only_of_rows: bool = False) -> None:
@@ -151,7 +158,7 @@ class Group:
             found = extremes.combined(self.rows, walk, found, some)
         return list(found)
 
-    def keep(self, level: Sequence[Any], totals: Sequence[Any]) -> None:
+    def keep(self, level: Sequence[Any], totals: Iterable[Any]) -> None:
         for op, total in zip(level, totals, strict=True):
             self.leaves[op.results[0]] = reduce.Total(total)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals import reduce
-from ...codegen.walk.region_walk import Walk
+from ...codegen.walk.region_walk import Walk, inputs_of
 from .group import Group
 from .tiling import Place
 
@@ -59,12 +59,23 @@ class RereadGroup(Group):
     def parts(self, level: Sequence[Any], fragments: Sequence[Any] | None = None) -> list[Any]:
         """This thread's parts of a level's totals."""
         combines = self.combines(level)
-        parts: list[Any] = [None] * len(level)
+        short = {op for op in level if self.rows.is_row and self.is_of_short(op)}
+        found: dict[Any, list[Any]] = {op: [] for op in level}
         for at, is_inside, walk in fragments or self.fragments():
-            for i, op in enumerate(level):
+            for op, combine in zip(level, combines, strict=True):
+                if op in short:
+                    value = walk.value(inputs_of(op)[0], at, self.width)
+                    value = reduce.where_inside(is_inside, value, op)
+                    found[op].append(reduce.lanes(value, combine))
+                    continue
                 value = self.taken(op, at, is_inside, walk)
-                parts[i] = value if parts[i] is None else combines[i](parts[i], value)
-        return parts
+                found[op] = [combine(*found[op], value) if found[op] else value]
+        return [
+            reduce.total_of_short(found[op], combine, is_row=True, elements=self.width)
+            if op in short
+            else found[op][0]
+            for op, combine in zip(level, combines, strict=True)
+        ]
 
     def finish(self, sums: Sequence[Any]) -> list[Any]:
         """Stores what comes after the reductions; gives the sums of columns, or the extremes, with

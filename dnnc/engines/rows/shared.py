@@ -4,7 +4,8 @@
 A warp knows the sum of its elements once its lanes have added it up, and goes over them again for
 their squared distances from its own mean.  So those need no exchange of their own, as they would
 if they were of the row's mean: whoever has all warps' parts moves them there.  Of a sum of f64 a
-warp gives its mean, in f32: parts take shared memory.
+warp gives its mean, in f32: parts take shared memory, and distances between means are exact where
+means are close.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class SharedGroup(RingGroup):
         numbers = [_numbers(self.rows, op) for op in level]
         first = {op: sum(numbers[:i]) for i, op in enumerate(level)}
         found = {
-            op: parts.total(self._totals(op, parts, first, level), combine)
+            op: self._total(op, combine, parts, first, level)
             for op, combine in zip(level, self.combines(level), strict=True)
             if op not in self.rows.distances
         }
@@ -136,24 +137,37 @@ class SharedGroup(RingGroup):
                 found[op] = self._squares(op, parts, first[of], first[op], found[of])
         return [found[op] for op in level]
 
-    def _totals(
-        self, op: Any, parts: RowParts, first: Mapping[Any, int], level: Sequence[Any]
-    ) -> list[Any]:
-        """A reduction's totals of the warps whose parts this thread looks at."""
+    def _total(
+        self,
+        op: Any,
+        combine: reduce.Combine,
+        parts: RowParts,
+        first: Mapping[Any, int],
+        level: Sequence[Any],
+    ) -> Any:
+        """A reduction's total of all warps.
+
+        One of f64 is made of the first warp's mean and of the elements' distances from it, which
+        are added up in f32: a conversion to f64 takes as long as eight additions.
+        """
         values = parts.values(first[op])
         if not reduce.is_wide(op):
-            return values
-        f64 = op.results[0].type.element_type
-        totals = [
-            arith.MulFOp(as_floats(mean, f64), as_floats(self._elements(warp), f64)).result
+            return parts.total(values, combine)
+        reference = moments.bounded(parts.value(first[op], 0))
+        offs = [
+            times(arith.SubFOp(mean, reference).result, self._elements(warp))
             for warp, mean in zip(parts.numbers, values, strict=True)
         ]
         distances = self.rows.distances
         behind = [other for other in level if other in distances and distances[other] == op]
-        if not behind:
-            return totals
-        offs = parts.values(first[behind[0]])  # from the mean that was rounded
-        return [_add(total, _known(off, f64)) for total, off in zip(totals, offs, strict=True)]
+        if behind:  # distances from each warp's own mean, which was rounded
+            rests = parts.values(first[behind[0]])
+            offs = [_add(off, _known(rest)) for off, rest in zip(offs, rests, strict=True)]
+        f64 = op.results[0].type.element_type
+        off, place = as_floats(parts.total(offs, _add), f64), as_floats(reference, f64)
+        count = ops.value_of(self.kernel.size(self.rows.row_elements))
+        whole = arith.MulFOp(place, arith.SIToFPOp(f64, count).result).result
+        return _add(whole, off)
 
     def _elements(self, warp: Any) -> Any:
         """Elements of a row that a warp has, f32.
@@ -179,10 +193,10 @@ def _of_warp(value: Any, combine: reduce.Combine) -> Any:
     return reduce.across_lanes(reduce.lanes(value, combine), WARP_THREADS, combine)
 
 
-def _known(off: Any, element: Any) -> Any:
+def _known(off: Any) -> Any:
     """A sum of distances, 0 where it is no number: then the mean that they are from is infinite."""
     is_number = arith.CmpFOp(arith.CmpFPredicate.ORD, off, off).result
-    return as_floats(arith.SelectOp(is_number, off, ops.zeros(off.type)).result, element)
+    return arith.SelectOp(is_number, off, ops.zeros(off.type)).result
 
 
 def _add(a: Any, b: Any) -> Any:

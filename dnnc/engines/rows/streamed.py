@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from ...codegen.totals import moments, reduce
 from ...codegen.totals.exponentials import RunningSum, SoFar
 from ...codegen.totals.moments import Shifted, SumWithMoments, start_of
 from ...codegen.totals.parts import times
-from ...codegen.totals.reduce import Combine
+from ...codegen.totals.reduce import ThreadTotal
 from ...codegen.walk.fragments import Fragments, Slots
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...mlir import arith
@@ -39,7 +38,8 @@ class StreamedGroup(Group):
         for number, level in enumerate(rows.levels):
             parts = self._streamed_parts(fragments, number, level, later)
             combines = [reduce.combiner(self.walk, op) for op in level]
-            self.keep(level, totals.combine(f"level{number}", parts, combines, self.turn))
+            found = totals.combine(f"level{number}", parts, combines, self.turn)
+            self.keep(level, map(reduce.wide, level, found))
         found = list(extremes)
         if self.whole or rows.extremes:
             stores = bool(self.whole)
@@ -85,11 +85,13 @@ class StreamedGroup(Group):
         sums = [other for other, of in self.rows.exponentials.items() if of == op]
         if sums:
             return RunningSum(self.walk, sums[0], combine, self.width)
+        is_short, is_exact = self.is_of_short(op), self.rows.is_exact(op)
+        total = ThreadTotal(op, combine, self.width, is_row, is_short, is_exact)
         if op not in self.rows.distances.values():
-            return _Plain(op, combine, self.width, is_row)
+            return total
         walk, at = self.walk.branch(), fragments.at(0)
         first = walk.value(inputs_of(op)[0], at, self.width)
-        return SumWithMoments(op, Shifted(start_of([first], is_row=is_row)), is_row)
+        return SumWithMoments(total, Shifted(start_of([first], is_row=is_row)))
 
     def _left(self, op: Any, state: Any, found: Any, fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
@@ -141,34 +143,3 @@ class StreamedGroup(Group):
         for (_, target), value in zip(self.whole, values, strict=True):
             target.store(at, value, self.is_row_inside)
         return rows_extremes.combined(self.rows, self.walk, carried, extremes)
-
-
-# ---- what a thread adds up in one pass
-
-
-@dataclass(frozen=True)
-class _Plain:
-    """The way to add up one reduction: the total of each lane."""
-
-    operation: Any
-    combine: Combine
-    width: int
-    is_row: bool
-
-    def start(self) -> Any:
-        return reduce.start(self.operation, self.width, is_row=self.is_row)
-
-    def add(self, total: Any, value: Any) -> Any:
-        return self.combine(total, self._taken(value))
-
-    def add_all(self, total: Any, values: Sequence[Any]) -> Any:
-        own = self._taken(values[0])
-        for value in values[1:]:
-            own = self.combine(own, self._taken(value))
-        return self.combine(total, own)
-
-    def total(self, found: Any) -> Any:
-        return found
-
-    def _taken(self, value: Any) -> Any:
-        return reduce.taken(self.operation, value, is_row=self.is_row)

@@ -12,6 +12,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access, Reached, Region, identity_access
+from ...codegen.scalars.matching import F32_DIGITS, digits_of
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.exponentials import sums_of_exponentials
 from ...codegen.totals.row_totals import RowTotals
@@ -232,6 +233,14 @@ class Rows:
         found = {op: moments.average_alone(self.region, op) for op in sums}
         return {op: mean for op, mean in found.items() if mean is not None}
 
+    def is_exact(self, operation: Any) -> bool:
+        """Whether a total of f64 is of so few elements of so few digits that one of f32 has the
+        sum of like ones."""
+        if not (self.is_row and reduce.is_wide(operation)):
+            return False
+        most = self.row_elements.bounds()[1]
+        return digits_of(inputs_of(operation)[0]) + (most - 1).bit_length() <= F32_DIGITS
+
     @property
     def keeps_loads_early(self) -> bool:
         """Whether loads may not pass the first barrier.
@@ -240,7 +249,9 @@ class Rows:
         barriers, and the kernel waits for them.  A kernel that loops over rows is left alone:
         its loads of scales leave the loop.
         """
-        is_wide = any(reduce.is_wide(op) for level in self.levels for op in level)
+        is_wide = any(
+            reduce.is_wide(op) and not self.is_exact(op) for level in self.levels for op in level
+        )
         return is_wide and self.tiling.held > 0 and not self.tiling.blocks
 
     def is_beside(self, value: Any) -> bool:

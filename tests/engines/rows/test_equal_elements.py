@@ -98,6 +98,33 @@ def test_rows_whose_size_is_a_symbol():
         check_layernorm(layernorm(5, n), (5, size), {"N": size}, target="sm_80")
 
 
+@pytest.mark.parametrize(
+    ("io", "columns", "form", "is_wide"),
+    [
+        ("bf16", 1000, "registers", False),
+        ("bf16", 3000, "read again", False),
+        ("bf16", 2048, "ring of warps", True),
+        ("f16", 8192, "read again", False),
+        ("f16", 8200, "read again", True),  # of 2047, more than f32's 24 digits
+        ("f16", 8200, "registers", True),
+    ],
+)
+def test_rows_of_16_bits(io, columns, form, is_wide):
+    """Of so few elements that f32 has the sum of like ones, conversions to f64 would take longer
+    than all else that there is to compute."""
+    knobs = {**CHOSEN, "TILE_COLS": 64, **FORMS[form]}
+    if form == "registers":
+        knobs |= {"TILE_COLS": 512}
+    x = np.array([[2047], [-0.34375], [3.0]], np.float32)
+    x = (x.view(np.uint32) & 0xFFFF0000).view(np.float32) if io == "bf16" else x
+    given = {"x": np.broadcast_to(x, (3, columns)), "s": 1.3125, "b": 0.0}
+    g = layernorm(3, columns, io)
+    plan, (y, mean) = run(g, given, ("y", "mean"), engine="rows", knobs=knobs)
+    assert_zero(y)
+    np.testing.assert_array_equal(mean, x)
+    assert ("add.rn.f64" in plan.blobs[1].decode()) == is_wide
+
+
 @pytest.mark.in_turn
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 def test_rows_of_16_bits_beside_an_addition(io):
@@ -127,22 +154,39 @@ def test_operations_that_make_a_norm(virtual):
     assert_zero(y)
 
 
-@pytest.mark.in_turn
-def test_gradients_of_rows():
-    dims = (5, 300)
-    g = new_graph()
+def layernorm_backward(dims, io="f32"):
+    g = new_graph(io)
     dy, x = (g.tensor(list(dims), name=n) for n in ("dy", "x"))
     scale = g.tensor([1, dims[1]], name="s")
     mean, inverse = (g.tensor([dims[0], 1], name=n) for n in ("mean", "inverse"))
     found = g.layernorm_backward(dy, x, scale, mean, inverse)
     for tensor, name in zip(found, ("dx", "dscale", "dbias"), strict=True):
         tensor.set_output().set_name(name)
-    values = along(dims, 0)
+    return g
+
+
+@pytest.mark.in_turn
+def test_gradients_of_rows():
+    dims = (5, 300)
+    g, values = layernorm_backward(dims), along(dims, 0)
     given = {"dy": values, "x": values, "s": 0.7, "mean": values[:, :1], "inverse": 316.0}
     for knobs in ({}, {**CHOSEN, "TILE_COLS": 64, **FORMS["ring of warps"]}):
         _, (dx, dscale) = run(g, given, ("dx", "dscale"), knobs=knobs, engine="rows")
         assert_zero(dx)
         assert_zero(dscale)
+
+
+@pytest.mark.parametrize("columns", [2048, 1800])
+def test_gradients_of_rows_of_16_bits(columns):
+    """A thread adds up 16 products of dY and scales in f32, and warps' means from one of them."""
+    g = layernorm_backward((3, columns), "bf16")
+    knobs = {**CHOSEN, "TILE_COLS": 64, **FORMS["ring of warps"]}
+    values = np.broadcast_to(np.array([[1232], [-0.34375], [3.015625]], np.float32), (3, columns))
+    given = {"dy": values, "x": values, "s": 0.69921875, "mean": values[:, :1], "inverse": 316.0}
+    plan, (dx,) = run(g, given, ("dx",), knobs=knobs, engine="rows")
+    assert_zero(dx)
+    conversions = plan.blobs[1].decode().count("cvt.f64.f32")
+    assert conversions <= 2 * 2 * 32 // 16 + 4, "of two passes, whose threads have 32 elements each"
 
 
 # ---- channels
