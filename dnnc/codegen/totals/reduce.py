@@ -112,7 +112,7 @@ def total_of_short(
     run = max(1, _SHORT_RUN // (elements or ops.width_of(values[0]))) if is_row else _SHORT_RUN
     total = None
     for first in range(0, len(values), run):
-        some = _together(combine, values[first : first + run])
+        some = together(combine, values[first : first + run])
         some = lanes(some, combine) if is_row else some
         type_ = ops.vector_type(ir.F64Type.get(), ops.width_of(some))
         wide = arith.ExtFOp(type_, some).result
@@ -341,7 +341,7 @@ def accumulate(
 
     def many(i: Any, now: list[Any]) -> list[Any]:
         loaded = zip(*[load(i + step * u) for u in range(UNROLL)], strict=True)
-        groups = [_together(c, values) for c, values in zip(combines, loaded, strict=True)]
+        groups = [together(c, values) for c, values in zip(combines, loaded, strict=True)]
         return [c(t, v) for c, t, v in zip(combines, now, groups, strict=True)]
 
     stride = step * UNROLL
@@ -363,7 +363,7 @@ def accumulate(
     return found
 
 
-def _together(combine: Combine, values: Sequence[Any]) -> Any:
+def together(combine: Combine, values: Sequence[Any]) -> Any:
     """Neighbours first, in their order."""
     while len(values) > 1:
         pairs = [values[i : i + 2] for i in range(0, len(values), 2)]

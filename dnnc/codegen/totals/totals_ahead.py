@@ -17,7 +17,7 @@ Source: PTX ISA, "Parallel Synchronization and Communication: mbarrier"; "st.asy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +32,19 @@ from .row_totals import of_lanes, part_at, parts_of_lane
 TURNS = 4
 
 
-def exchange_bytes(sizes: Sequence[int], warps: int, rows: int, blocks: int, levels: int) -> int:
-    """Bytes of shared memory.  sizes: bytes of each number.  warps: that share a row in a block."""
-    return TURNS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
+_COUNT_BYTES = 4
+_ALIGNMENT = 16  # bytes of a buffer
+
+
+def exchange_bytes(
+    sizes: Sequence[int], warps: int, rows: int, blocks: int, levels: int, *, counts: bool
+) -> int:
+    """Bytes of shared memory.  sizes: bytes of each number.  warps: that share a row in a block.
+    counts: whether each part's elements stand there, too."""
+    exchanged = TURNS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
+    return exchanged + (
+        -(-_COUNT_BYTES * warps * blocks // _ALIGNMENT) * _ALIGNMENT if counts else 0
+    )
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class TotalsAhead:
     _buffers: list[list[Any]] = field(default_factory=list)
     _types: list[Sequence[Any]] = field(default_factory=list)
     _barriers: list[Any] = field(default_factory=list)
+    _counts: Any = None
 
     @property
     def _warps(self) -> int:
@@ -101,6 +112,17 @@ class TotalsAhead:
             )
             barriers = self.kernel.shared(f"level{number}_barriers", TURNS * mbarrier.BYTES)
             self._barriers.append(barriers)
+
+    def count_parts(self, count: Callable[[Any], Any]) -> None:
+        """Writes how many elements each part is of: count(number of a warp), f32."""
+        self._counts = self.kernel.shared("counts", _COUNT_BYTES * self._parts)
+        thread = ops.thread_id()
+        with ops.if_(ops.less(thread, self._parts)):
+            ops.store(ops.gep(self._counts, thread, ops.f32_type()), count(thread), _COUNT_BYTES)
+
+    def count_of(self, warp: Any) -> Any:
+        """What `count_parts` has written."""
+        return part_at(self._counts, warp, ops.f32_type())
 
     def make(self) -> None:
         """Makes the barriers, by one thread."""

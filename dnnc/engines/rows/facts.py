@@ -341,7 +341,10 @@ def _ahead_bytes(fusion: Fusion, choice: RowsChoice) -> int:
         max(4, op.compute_type.bits // 8) * (2 if is_squared_distance(fusion, op) else 1)
         for op in along
     ]
-    return exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)))
+    counts = any(total_type(fusion, op) != op.compute_type for op in along)
+    row, step = row_elements(fusion).constant, width_of(fusion) * threads * blocks
+    counts = counts and (row is None or row % step != 0)
+    return exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)), counts=counts)
 
 
 @remembered

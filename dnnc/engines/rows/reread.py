@@ -71,11 +71,13 @@ class RereadGroup(Group):
                 value = self.taken(op, at, is_inside, walk)
                 found[op] = [combine(*found[op], value) if found[op] else value]
         return [
-            reduce.total_of_short(found[op], combine, is_row=True, elements=self.width)
-            if op in short
-            else found[op][0]
+            self.total_of_short(op, found[op], combine) if op in short else found[op][0]
             for op, combine in zip(level, combines, strict=True)
         ]
+
+    def total_of_short(self, op: Any, sums: Sequence[Any], combine: reduce.Combine) -> Any:
+        """This thread's total, by sums of a fragment each."""
+        return reduce.total_of_short(sums, combine, is_row=True, elements=self.width)
 
     def finish(self, sums: Sequence[Any]) -> list[Any]:
         """Stores what comes after the reductions; gives the sums of columns, or the extremes, with

@@ -39,7 +39,7 @@ from ...mlir import nvvm
 from ...target import WARP_THREADS
 from . import extremes
 from .reread import RingGroup
-from .shared import SharedGroup, part_types
+from .shared import SharedGroup, elements_of_warp, has_counts, part_types
 from .tiling import Place, Rows
 
 PRODUCER_THREADS = WARP_THREADS
@@ -222,6 +222,8 @@ class RingKernel:
         lane = thread & (WARP_THREADS - 1)
         if self.is_shared:
             self.ahead.reserve([part_types(self.rows, level) for level in self.rows.levels])
+            if has_counts(self.rows):
+                self.ahead.count_parts(lambda warp: elements_of_warp(self.place, warp))
         is_first = ops.compare("eq", thread, 0)
         with ops.if_(is_first if self.is_shared else lane.eq(0)):
             self.ring.pipeline.make(1, warps)
@@ -340,5 +342,4 @@ class RingKernel:
         self.ahead.give(0, turn, group.part(self.rows.levels[0]))
 
     def _shared_group(self, number: Any, stage: Any) -> SharedGroup:
-        leaves, own = self._leaves(stage), self.ahead.own
-        return SharedGroup(self.place, number, leaves, own, self.kernel.threads)
+        return SharedGroup(self.place, number, self._leaves(stage), self.ahead, self.kernel.threads)

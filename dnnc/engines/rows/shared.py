@@ -10,16 +10,19 @@ means are close.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...codegen import ops
+from ...codegen.scalars.matching import F32_DIGITS, digits_of
+from ...codegen.scalars.math import rcp
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.moments import Shifted
 from ...codegen.totals.parts import as_floats, inverse, times, to_f32
-from ...codegen.totals.totals_ahead import RowParts
+from ...codegen.totals.totals_ahead import RowParts, TotalsAhead
 from ...codegen.walk.region_walk import inputs_of
-from ...mlir import arith
+from ...mlir import arith, ir
+from ...mlir import math as mlir_math
 from ...target import REGISTERS_PER_THREAD, WARP_THREADS
 from .reread import RingGroup
 from .tiling import Place, Rows
@@ -42,10 +45,30 @@ def _numbers(rows: Rows, op: Any) -> int:
     return 2 if op in rows.distances else 1
 
 
+def has_counts(rows: Rows) -> bool:
+    """Whether warps have to know how many elements others have of a row."""
+    is_wide = any(reduce.is_wide(op) for level in rows.levels for op in level)
+    return is_wide and not rows.tiling.is_whole
+
+
+def elements_of_warp(place: Place, warp: Any) -> Any:
+    """Elements that a warp has of a row that is not shared evenly, f32; warp: its number."""
+    t, rows = place.rows.tiling, place.rows
+    warps = t.row_threads // WARP_THREADS
+    block, inside = warp // warps, warp % warps
+    first = block * (t.row_threads * t.held) + inside * WARP_THREADS
+    left = place.kernel.size(rows.reduced.fragments) - first
+    left = ops.maximum(left, 0)
+    rounds = ops.minimum(left // place.stride, t.held)
+    last = ops.minimum(left - rounds * place.stride, WARP_THREADS)
+    last = ops.select(rounds < t.held, last, 0)
+    return to_f32((rounds * WARP_THREADS + last) * t.vector_elems)
+
+
 class SharedGroup(RingGroup):
     """As `RingGroup`, whose rows warps share.
 
-    number_of_warp: among those that share a row.  launched: threads of the block.
+    ahead: the exchange.  launched: threads of the block.
     """
 
     def __init__(
@@ -53,11 +76,11 @@ class SharedGroup(RingGroup):
         place: Place,
         number: Any,
         leaves: Mapping[Any, Any],
-        number_of_warp: Any,
+        ahead: TotalsAhead,
         launched: int,
     ):
         super().__init__(place, number, 0, leaves)
-        self.number_of_warp, self.launched = number_of_warp, launched
+        self.ahead, self.number_of_warp, self.launched = ahead, ahead.own, launched
 
     # ---- what a warp gives
 
@@ -67,7 +90,7 @@ class SharedGroup(RingGroup):
         plain = [op for op in level if op not in distances]
         fragments = self.fragments()
         parts = zip(plain, self.parts(plain, fragments), self.combines(plain), strict=True)
-        found = {op: [self._given(op, _of_warp(part, c))] for op, part, c in parts}
+        found = {op: [self._given(op, part, c)] for op, part, c in parts}
         if plain != list(level) and not self._holds_elements:
             fragments = self.fragments()
         for op in level:
@@ -75,12 +98,33 @@ class SharedGroup(RingGroup):
                 found[op] = self._distances(op, found[distances[op]][0], fragments)
         return [value for op in level for value in found[op]]
 
-    def _given(self, op: Any, total: Any) -> Any:
-        """The values that a warp gives of its total."""
+    def total_of_short(self, op: Any, sums: Sequence[Any], combine: reduce.Combine) -> Any:
+        """In f32 where that has the sum of a thread's elements, if they are alike."""
+        digits = digits_of(inputs_of(op)[0]) + (self.tiling.held * self.width - 1).bit_length()
+        if digits <= F32_DIGITS:
+            return reduce.together(combine, sums)
+        return super().total_of_short(op, sums, combine)
+
+    def _given(self, op: Any, total: Any, combine: reduce.Combine) -> Any:
+        """The value that a warp gives, by each thread's total: its own total, or its mean."""
+        total = reduce.lanes(total, combine)
+        f32 = ops.f32_type()
         if not reduce.is_wide(op):
-            return total
+            return _of_warp(total, combine)
+        if total.type == f32:
+            return self._mean(total)
+        total = _of_warp(total, combine)
         count = as_floats(self._elements(self.number_of_warp), total.type)
-        return as_floats(times(total, inverse(count)), ops.f32_type())
+        return as_floats(times(total, inverse(count)), f32)
+
+    def _mean(self, total: Any) -> Any:
+        """The mean of a warp's elements, by each thread's total in f32: what these are off by from
+        the first thread's mean is added up."""
+        count = self._own_elements()
+        place = moments.bounded(times(total, _reciprocal(count)))
+        place = reduce.from_lane(place, 0)
+        off = mlir_math.FmaOp(arith.NegFOp(count).result, place, total).result
+        return _off_by(place, _of_warp(off, _add), self._elements(self.number_of_warp))
 
     def _distances(self, op: Any, mean: Any, fragments: Sequence[Any]) -> list[Any]:
         """[sum of x - s, sum of (x - s)^2] of this warp, s being the mean of its elements."""
@@ -103,22 +147,14 @@ class SharedGroup(RingGroup):
         most = min(target.limits.registers_sm // threads, REGISTERS_PER_THREAD)
         return not self.rows.columns and t.held * self.width + _OTHERS <= most
 
-    def _count(self, warp: Any) -> Any:
-        """Elements that a warp has of a row, i32; warp: its number."""
-        t, width = self.tiling, self.width
+    def _own_elements(self) -> Any:
+        """Elements of a row that this thread has, f32."""
+        t, place = self.tiling, self.place
         if t.is_whole:
-            return ops.const(t.held * WARP_THREADS * width)
-        warps = t.row_threads // WARP_THREADS
-        block, inside = warp // warps, warp % warps
-        first = block * (t.row_threads * t.held) + inside * WARP_THREADS
-        left = self.kernel.size(self.rows.reduced.fragments) - first
-        left = ops.maximum(left, 0)
-        stride = self.place.stride
-        rounds = ops.minimum(left // stride, t.held)
-        last = ops.minimum(left - rounds * stride, WARP_THREADS)
-        last = ops.select(rounds < t.held, last, 0)
-        fragments = rounds * WARP_THREADS + last
-        return ops.value_of(fragments * width)
+            return to_f32(ops.const(t.held * self.width))
+        left = self.kernel.size(self.rows.reduced.fragments) - place.first
+        fragments = ops.minimum((ops.maximum(left, 0) + (place.stride - 1)) // place.stride, t.held)
+        return to_f32(fragments * self.width)
 
     # ---- what all make of it
 
@@ -145,17 +181,17 @@ class SharedGroup(RingGroup):
         first: Mapping[Any, int],
         level: Sequence[Any],
     ) -> Any:
-        """A reduction's total of all warps.
+        """A reduction's total of all warps; the mean, where nothing else is made of it.
 
-        One of f64 is made of the first warp's mean and of the elements' distances from it, which
-        are added up in f32: a conversion to f64 takes as long as eight additions.
+        That is the first warp's, and what the elements are off from it by, which is added up in
+        f32: a conversion to f64 takes as long as eight additions.
         """
         values = parts.values(first[op])
         if not reduce.is_wide(op):
             return parts.total(values, combine)
-        reference = moments.bounded(parts.value(first[op], 0))
+        place = moments.bounded(parts.value(first[op], 0))
         offs = [
-            times(arith.SubFOp(mean, reference).result, self._elements(warp))
+            times(arith.SubFOp(mean, place).result, self._elements(warp))
             for warp, mean in zip(parts.numbers, values, strict=True)
         ]
         distances = self.rows.distances
@@ -163,22 +199,28 @@ class SharedGroup(RingGroup):
         if behind:  # distances from each warp's own mean, which was rounded
             rests = parts.values(first[behind[0]])
             offs = [_add(off, _known(rest)) for off, rest in zip(offs, rests, strict=True)]
+        off, count = parts.total(offs, _add), ops.value_of(self.kernel.size(self.rows.row_elements))
+        if op in self.rows.means:
+            return _off_by(place, off, to_f32(count))
         f64 = op.results[0].type.element_type
-        off, place = as_floats(parts.total(offs, _add), f64), as_floats(reference, f64)
-        count = ops.value_of(self.kernel.size(self.rows.row_elements))
-        whole = arith.MulFOp(place, arith.SIToFPOp(f64, count).result).result
-        return _add(whole, off)
+        whole = times(as_floats(place, f64), arith.SIToFPOp(f64, count).result)
+        return _add(whole, as_floats(off, f64))
+
+    def keep(self, level: Sequence[Any], totals: Iterable[Any]) -> None:
+        for op, total in zip(level, totals, strict=True):
+            self.leaves[self.rows.means.get(op, op.results[0])] = reduce.Total(total)
 
     def _elements(self, warp: Any) -> Any:
-        """Elements of a row that a warp has, f32.
-
-        The compiler does not know that another row has as many: it would hold each warp's number.
-        """
-        return to_f32(self._count(warp if self.tiling.is_whole else ops.opaque(ops.value_of(warp))))
+        """Elements of a row that a warp has, f32."""
+        t = self.tiling
+        if t.is_whole:
+            return to_f32(ops.const(t.held * WARP_THREADS * self.width))
+        return self.ahead.count_of(warp)
 
     def _squares(self, op: Any, parts: RowParts, means: int, own: int, total: Any) -> Any:
         """The squared distances from the row's mean, by those from each warp's."""
-        mean = moments.average(self.walk, op, total)
+        of = self.rows.distances[op]
+        mean = total if of in self.rows.means else moments.average(self.walk, op, total)
         values = [parts.values(i) for i in (means, own, own + 1)]
         squares = [
             moments.squares_about(mean, part, self._elements(warp))
@@ -187,6 +229,18 @@ class SharedGroup(RingGroup):
         found = parts.total(squares, _add)
         # Rounding may leave less than nothing; NaN stays.
         return arith.MaximumFOp(found, ops.zeros(found.type)).result
+
+
+def _off_by(place: Any, off: Any, count: Any) -> Any:
+    """A mean, by what its elements are off from a place together: of that little is lost."""
+    return _add(place, times(off, _reciprocal(count)))
+
+
+def _reciprocal(count: Any) -> Any:
+    """About 1 / count, f32; a finite number where that is 0."""
+    one = arith.ConstantOp(count.type, ir.FloatAttr.get(count.type, 1.0)).result
+    least = arith.MaximumFOp(count, one).result
+    return rcp(least)
 
 
 def _of_warp(value: Any, combine: reduce.Combine) -> Any:

@@ -103,7 +103,7 @@ def test_rows_whose_size_is_a_symbol():
     [
         ("bf16", 1000, "registers", False),
         ("bf16", 3000, "read again", False),
-        ("bf16", 2048, "ring of warps", True),
+        ("bf16", 2048, "ring of warps", False),
         ("f16", 8192, "read again", False),
         ("f16", 8200, "read again", True),  # of 2047, more than f32's 24 digits
         ("f16", 8200, "registers", True),
@@ -178,15 +178,15 @@ def test_gradients_of_rows():
 
 @pytest.mark.parametrize("columns", [2048, 1800])
 def test_gradients_of_rows_of_16_bits(columns):
-    """A thread adds up 16 products of dY and scales in f32, and warps' means from one of them."""
+    """Sums of a thread's products of dY and scales are numbers of f32; warps' means are made of
+    what threads are off from one of them by."""
     g = layernorm_backward((3, columns), "bf16")
     knobs = {**CHOSEN, "TILE_COLS": 64, **FORMS["ring of warps"]}
     values = np.broadcast_to(np.array([[1232], [-0.34375], [3.015625]], np.float32), (3, columns))
     given = {"dy": values, "x": values, "s": 0.69921875, "mean": values[:, :1], "inverse": 316.0}
     plan, (dx,) = run(g, given, ("dx",), knobs=knobs, engine="rows")
     assert_zero(dx)
-    conversions = plan.blobs[1].decode().count("cvt.f64.f32")
-    assert conversions <= 2 * 2 * 32 // 16 + 4, "of two passes, whose threads have 32 elements each"
+    assert "f64" not in plan.blobs[1].decode()
 
 
 # ---- channels

@@ -131,15 +131,28 @@ def test_meetings_of_a_row(build, meetings, blocks):
     assert ("st.async" in ptx) == (blocks > 1)
 
 
+def gradient_of_rows(rows, columns):
+    g = new_graph(dtypes.bf16)
+    dy, x, scale = (g.tensor([n, columns]) for n in (rows, rows, 1))
+    mean, inverse = (g.tensor([rows, 1], data_type=dtypes.f32) for _ in range(2))
+    for tensor in g.layernorm_backward(dy, x, scale, mean, inverse):
+        tensor.set_output()
+    return g
+
+
 @pytest.mark.in_turn
 @pytest.mark.registers
 def test_shared_memory_is_no_more_than_legal_counts():
-    for g, blocks in ((norm_of_rows(64, 2048, dtypes.bf16), 2), (softmax([64, 2048], [1]), 4)):
+    for g, blocks in (
+        (norm_of_rows(64, 2048, dtypes.bf16), 2),
+        (softmax([64, 2048], [1]), 4),
+        (gradient_of_rows(64, 1800), 1),
+    ):
         knobs = knobs_of(64, 32 // blocks, blocks)
         plan, _ = ptx_of(g, knobs)
-        (kernel,) = plan.programs[0].kernels
+        kernel = plan.programs[0].kernels[0]
         assert 0 < kernel.static_smem_bytes <= facts.static_bytes(whole(g), RowsChoice.of(knobs))
-        (step,) = plan.programs[0].variants[0].steps
+        step = plan.programs[0].variants[0].steps[0]
         assert int(step.launch.dynamic_smem_bytes) == facts.dynamic_bytes(
             whole(g), RowsChoice.of(knobs), of("sm_90a")
         )
@@ -174,12 +187,8 @@ def test_norms_of_65536_elements_spill_nothing(threads, held):
 )
 @pytest.mark.registers
 def test_gradients_of_long_norms_spill_nothing(columns, threads, held, blocks):
-    g = new_graph(dtypes.bf16)
-    dy, x, scale = (g.tensor([n, columns]) for n in (8192, 8192, 1))
-    mean, inverse = (g.tensor([8192, 1], data_type=dtypes.f32) for _ in range(2))
-    for tensor in g.layernorm_backward(dy, x, scale, mean, inverse):
-        tensor.set_output()
-    plan, ptx = ptx_of(g, {**knobs_of(threads, held, blocks), "STAGES": 3})
+    g, knobs = gradient_of_rows(8192, columns), {**knobs_of(threads, held, blocks), "STAGES": 3}
+    plan, ptx = ptx_of(g, knobs)
     kernel = plan.programs[0].kernels[0]
     assert (kernel.spill_store_bytes, kernel.spill_load_bytes, kernel.local_bytes) == (0, 0, 0)
     assert set(re.findall(r"level(\d)_barriers", ptx)) == {"0"}  # both sums in one meeting
