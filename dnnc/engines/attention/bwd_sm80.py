@@ -49,7 +49,7 @@ from ..surface import (
 from . import bwd_before, bwd_kept_sm80, bwd_sums
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm80 import PassEmitter
-from .bwd_model_sm80 import pass_seconds
+from .bwd_model_sm80 import memory_share, pass_seconds
 from .bwd_pattern import gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
@@ -185,10 +185,10 @@ class SdpaBwdSm80Engine(Engine):
                 blocks, of_block = batch * own_heads, tiles
             seconds += pass_seconds(tiling, blocks, steps, target, of_block)
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
-        moved = bytes_of((*fusion.inputs, *fusion.outputs))
-        bound = "tensor cores" if seconds > moved / bandwidth else "memory"
+        moved = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
+        bound = "tensor cores" if seconds > moved else "memory"
         launches = 1 if choice.is_one else has_scores + len(passes)
-        total = launches * LAUNCH_SECONDS + seconds + moved / bandwidth
+        total = launches * LAUNCH_SECONDS + seconds + memory_share(passes[0]) * moved
         return Prediction(total, bound)
 
     def register_pressure(self, knobs: Knobs) -> int:
