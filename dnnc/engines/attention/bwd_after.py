@@ -72,7 +72,7 @@ class LongQueryGradients(ResultRows):
         """Stores a block's sums, scaled."""
         at = self.unit_place(number, own)
         sums_of = partial(self.total, number, own, thread)
-        self.store_scaled(at, self.schedule.queries, thread, sums_of)
+        self.store_scaled(at, self.schedule.query_end, thread, sums_of)
 
 
 @dataclass

@@ -51,7 +51,7 @@ class KeyGradients(ResultRows):
         """Stores a tile's sums of all parts, scaled; number: of the tile of keys."""
         at = self.unit_place(number, own)
         sums_of = partial(self.total, number, own, thread)
-        self.store_scaled(at, self.schedule.keys, thread, sums_of)
+        self.store_scaled(at, self.schedule.key_end, thread, sums_of)
 
     # ---- parts
 

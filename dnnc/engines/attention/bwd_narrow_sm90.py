@@ -257,7 +257,7 @@ class NarrowGradientEmitter(GradientEmitter):
         for name, sums, offset in (("dv", end.dv, self.tiling.v_offset), ("dk", end.dk, 0)):
             result = self.results[name]
             store = RowsStore(result, self.thread, own + offset, self.meet_own)
-            store.store(result.place_of(tile, self.own), self.schedule.keys, sums)
+            store.store(result.place_of(tile, self.own), self.schedule.key_end, sums)
 
 
 class _Flight:

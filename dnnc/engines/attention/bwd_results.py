@@ -18,7 +18,6 @@ from ...codegen.hopper.staged_store import StagedStore
 from ...codegen.kernel import Kernel
 from ...codegen.scalars.scalar import element_type
 from ...codegen.walk.index import Index
-from ...expr import Expr
 from ...mlir import arith
 from .bwd_finish import Finish, is_moved
 from .bwd_packed import PackedRows
@@ -125,13 +124,13 @@ class ResultRows:
     # ---- scaled
 
     def store_scaled(
-        self, at: RowPlace, size: Expr, thread: Any, sums_of: Callable[[int], list[Any]]
+        self, at: RowPlace, end: Any, thread: Any, sums_of: Callable[[int], list[Any]]
     ) -> None:
-        """Stores sums, scaled.  size: rows that there are.  sums_of: gives those of a panel."""
+        """Stores sums, scaled.  end: rows that there are; None: all of these are there.  sums_of:
+        gives those of a panel."""
         finish = Finish(self.kernel, self.parts, self.name)
         down, right = wgmma.AccumulatorLayout.origin(thread)
-        first, end = at.row + down, self.kernel.size(size)
-        has_tail = size.known_divisor() % wgmma.M != 0
+        first = at.row + down
         for panel in range(self.panels):
             sums = sums_of(panel)
             for place in range(0, len(sums), 2):
@@ -141,6 +140,6 @@ class ResultRows:
                 there = [
                     Index.of(at.entry), Index.of(at.head), Index.of(row), Index(column, 1, 2)
                 ]  # fmt: skip
-                inside = ops.less(row, end) if has_tail else None
+                inside = None if end is None else ops.less(row, end)
                 finish.store(ops.from_elements(sums[place : place + 2]), there, inside)
         finish.meet(thread)

@@ -20,7 +20,6 @@ from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.memory.tensors import register_type
 from ...codegen.memory.turned_tile import permuted
 from ...codegen.walk.index import Index
-from ...expr import Expr
 from ...mlir import ir, llvm
 from .bwd_finish import Finish
 from .bwd_results import ResultRows, RowPlace
@@ -40,8 +39,8 @@ class RowsStore:
     buffer: Any
     meet: Callable[[], None]
 
-    def store(self, at: RowPlace, size: Expr, sums: Sequence[Any]) -> None:
-        """Stores sums of all elements.  size: rows that there are."""
+    def store(self, at: RowPlace, end: Any, sums: Sequence[Any]) -> None:
+        """Stores sums of all elements.  end: rows that there are; None: all of these are there."""
         result = self.result
         finish = Finish(result.kernel, result.parts, result.name)
         bytes_ = finish.target.tensor.type.bits // 8
@@ -52,7 +51,7 @@ class RowsStore:
             self.meet()
             self._put(words)
             self.meet()
-            self._copy(finish, at, size, first, bytes_)
+            self._copy(finish, at, end, first, bytes_)
         finish.meet(self.thread)
 
     def _words(
@@ -87,10 +86,8 @@ class RowsStore:
             turned = ((lane >> 4) + chunk) ^ (row & 7)
             store_matrices(start + turned * CHUNK_BYTES, [*words[chunk], *words[chunk + 1]], "row")
 
-    def _copy(self, finish: Finish, at: RowPlace, size: Expr, first: int, bytes_: int) -> None:
-        kernel, elements = self.result.kernel, self.result.elements
-        end = kernel.size(size)
-        has_tail = size.known_divisor() % wgmma.M != 0
+    def _copy(self, finish: Finish, at: RowPlace, end: Any, first: int, bytes_: int) -> None:
+        elements = self.result.elements
         width = CHUNK_BYTES // bytes_
         together = width if elements % width == 0 else _UNIT
         type_ = ops.vector_type(register_type(finish.target.tensor.type), width)
@@ -106,7 +103,7 @@ class RowsStore:
             row = at.row + own
             for part in range(0, width, together):
                 column = chunk * width + (first + part)
-                inside = ops.less(row, end) if has_tail else None
+                inside = None if end is None else ops.less(row, end)
                 if elements % (wgmma.ROW_BYTES // bytes_):
                     inside = ops.both(inside, column < elements)
                 there = [

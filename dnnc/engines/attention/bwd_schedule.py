@@ -131,6 +131,16 @@ class GradientSchedule:
     def has_row_tail(self) -> bool:
         return self.queries.known_divisor() % self.tiling.queries != 0
 
+    @property
+    def key_end(self) -> Any:
+        """The number of keys; None: all keys of tiles are there."""
+        return self.kernel.size(self.keys) if self.has_tail else None
+
+    @property
+    def query_end(self) -> Any:
+        """The number of queries; None: all queries of blocks are there."""
+        return self.kernel.size(self.queries) if self.has_row_tail else None
+
     # ---- places
 
     def place(self, number: Any) -> KeyTile:

@@ -26,6 +26,11 @@ CASES = {
         {"attn_scale": 0.25}, batch=1, heads=1, kv_heads=1, rows=130, columns=70, depth=128,
         value_depth=128,
     ),
+    # Half a tile of keys is past the last one.
+    "half": gradient_fp8(
+        {"attn_scale": 0.25}, batch=1, heads=2, kv_heads=2, rows=16, columns=64, depth=24,
+        value_depth=24, out=F16,
+    ),
     "long": gradient_fp8({"attn_scale": 0.25}, rows=33, columns=66, depth=136, value_depth=40),
     "padding": gradient_fp8(
         lambda g: {**lengths(g), "use_deterministic_algorithm": True}, rows=33, columns=18, out=E5M2
