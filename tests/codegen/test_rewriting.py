@@ -47,10 +47,10 @@ def kept(rows, together):
                 target.store([Index.of(row), k], fragment)
 
             with ops.if_(ops.less(WARP - 1, ops.thread_id())):
+                columns = rewriting.columns(ops.const(0), ops.const(0))
                 rewriting.rewrite(
-                    memory, rows, ops.const(0), ops.const(0), lambda row: None, lambda: None,
-                    keep, together=together,
-                )  # fmt: skip
+                    memory, rows, columns, lambda row: None, lambda: None, keep, together=together
+                )
         output.launch(kernel, (1, 1, 1))
 
     given = {1: np.ones((ROWS, K), np.float32)}
