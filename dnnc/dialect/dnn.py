@@ -21,12 +21,12 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from .. import dtypes, mlir
+from .. import mlir
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
-from ..mlir import ext, func, ir, irdl
+from ..mlir import ext, func, ir
 from .affine import from_affine, to_affine
 from .attributes import (
     KINDS,
@@ -44,6 +44,7 @@ from .attributes import (
 )
 from .bound_attributes import with_bounds, write_bounds
 from .define import Pure, define
+from .definition import Dnn, Layout, ProductBound, Symbol
 from .graph import OperationGraph
 from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
@@ -51,53 +52,7 @@ from .tensor import Tensor
 
 REPEATS = "dnn.repeats"  # of a graph: results have the same bits each time
 
-# ---- the dialect
-
-
-mlir.declare_dialect("dnn")
-
-
-class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
-    """The dialect; its attributes and operations are made below."""
-
-    _definitions: ClassVar[bytes] = b""  # IRDL as bytecode; b"": they are yet to be made
-
-    @classmethod
-    def load(cls, *, reload: bool = False) -> None:
-        """Loads the dialect in the context that is entered.
-
-        The base class makes the definitions and registers the operations' classes for the whole
-        process: it is called once.  Attributes and types belong to a context.
-        """
-        if not cls._definitions:
-            super().load(reload=reload)
-            cls._definitions = mlir.bytecode_of(cls._mlir_module.operation)
-            del cls._mlir_module  # it keeps its context alive
-            return
-        irdl.load_dialects(ir.Module.parse(cls._definitions))
-        for operation in cls.operations:
-            operation._attach_traits()
-        for kind in cls.types:
-            found = ir.DynamicType.lookup_typeid(kind.type_name)
-            ir.register_type_caster(found, replace=reload)(kind)
-        for kind in cls.attributes:
-            found = ir.DynamicAttr.lookup_typeid(kind.attr_name)
-            ir.register_type_caster(found, replace=reload)(kind)
-
-
-Layout = define(Dnn.Attribute, "layout", {"map": ir.AffineMapAttr})
-Symbol = define(
-    Dnn.Attribute,
-    "symbol",
-    {"name": ir.StringAttr, "min": ir.IntegerAttr, "max": ir.IntegerAttr,
-     "multiple_of": ir.IntegerAttr},
-)  # fmt: skip
-
-# Of a product of symbols, by their names, the largest value.
-ProductBound = define(Dnn.Attribute, "bound", {"factors": ir.ArrayAttr, "max": ir.IntegerAttr})
-
-# A compute type that no builtin type stands for.
-FastFloatForFp8 = define(Dnn.Type, dtypes.fast_float_for_fp8.name, {})
+# ---- the dialect's operations
 
 
 def _slots(field: Field) -> list[str]:
