@@ -9,7 +9,7 @@ into the operands' stages, or by a warp for each consumer warpgroup into a ring 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
@@ -131,23 +131,24 @@ class Producer:
             if now.raw is not None:
                 self._start_raw(place, first, now.raw, is_issuer)
 
-            @loop(first, place.end_step, t.block.producers, state=(now.here, now.raw))
-            def end(i: Any, at: tuple[Cursor, Cursor | None]) -> tuple[Cursor, Cursor | None]:
-                here, raw = at
-                if raw is not None:
-                    self.raw_ring.wait_full(raw)
-                self._load_stage(place, i, here, is_issuer, raw)
+            places = Loading(now.here, now.raw, None)
+
+            @loop(first, place.end_step, t.block.producers, state=places)
+            def end(i: Any, at: Loading) -> Loading:
+                if at.raw is not None:
+                    self.raw_ring.wait_full(at.raw)
+                self._load_stage(place, i, at.here, is_issuer, at.raw)
+                here = at.here
                 for _ in range(t.block.producers):
                     here = here.next(t.stages)
-                if raw is None:
-                    return here, None
-                self._load_raw_again(place, i, raw, is_issuer)
-                return here, raw.next(t.shared.raw_buffers)
+                if at.raw is None:
+                    return replace(at, here=here)
+                self._load_raw_again(place, i, at.raw, is_issuer)
+                return replace(at, here=here, raw=at.raw.next(t.shared.raw_buffers))
 
-            here, raw = end
-            following = self._load_after(place, here)
+            following = self._load_after(place, end.here)
             parity = None if now.parity is None else now.parity ^ 1
-            return Loading(following, raw, self._next_turn(now.turn, place), parity)
+            return Loading(following, end.raw, self._next_turn(now.turn, place), parity)
 
         raw = Cursor() if t.shared.raw_bytes else None
         start = Loading(Cursor(), raw, 0, 0 if t.shared.are_sums_in_stages else None)
