@@ -1,4 +1,7 @@
-"""Imports go down the layers and never up; only dnnc/mlir.py knows the bindings."""
+"""Imports go down the layers and never up; only dnnc/mlir.py knows the bindings.
+
+A file has 600 lines at most.
+"""
 
 import ast
 import functools
@@ -58,6 +61,13 @@ USERS_OF_INTERPRETER = {"cli", "interpreter"}
 
 def modules():
     return sorted(ROOT.rglob("*.py"))
+
+
+def test_files_have_600_lines_at_most():
+    folders = [ROOT.parent / name for name in ("dnnc", "tests", "benchmarks", "docs", "demo")]
+    lines = {p: p.read_bytes().count(b"\n") for root in folders for p in root.rglob("*.py")}
+    assert len(lines) > 1000
+    assert not {path: count for path, count in lines.items() if count > 600}
 
 
 def part_of(path):
