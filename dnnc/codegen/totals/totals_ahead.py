@@ -121,7 +121,7 @@ class TotalsAhead:
             ops.store(ops.gep(self._counts, thread, ops.f32_type()), count(thread), _COUNT_BYTES)
 
     def count_of(self, warp: Any) -> Any:
-        """What `count_parts` has written."""
+        """A warp's number, as `count_parts` has written it."""
         return part_at(self._counts, warp, ops.f32_type())
 
     def make(self) -> None:

@@ -30,13 +30,13 @@ class PixelPlaces:
 
     @cached_property
     def phases(self) -> SpreadPlaces | None:
-        """Of a gradient with strides."""
+        """The phases of a gradient with strides; None: there are none."""
         spread, outputs = self.shape.spread, self.shape.x.shape[2:]
         return SpreadPlaces(self.kernel, spread, self.dims, outputs) if spread else None
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Of the pixels."""
+        """The axes that count pixels: images, then the spatial ones."""
         return (0, *range(2, len(self.dims)))
 
     def pixel(self, row: Index, width: int) -> Group:

@@ -110,8 +110,8 @@ def test_rows_whose_size_is_a_symbol():
     ],
 )
 def test_rows_of_16_bits(io, columns, form, is_wide):
-    """Of so few elements that f32 has the sum of like ones, conversions to f64 would take longer
-    than all else that there is to compute."""
+    """Rows so short that f32 has the sum of equal elements are added in f32: conversions to f64
+    would take longer than all else that there is to compute."""
     knobs = {**CHOSEN, "TILE_COLS": 64, **FORMS[form]}
     if form == "registers":
         knobs |= {"TILE_COLS": 512}
