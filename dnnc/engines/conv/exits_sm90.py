@@ -54,9 +54,8 @@ def exit_knob_reasons(chosen: ConvChoice, fusion: Fusion) -> tuple[Reason, ...]:
     choice = chosen.loop
     rows, columns = choice.sides
     what = f"tile {choice.tile_m}x{choice.tile_n} with reductions"
-    most = _MOST_TURNED * (2 if choice.swaps and columns == _MOST_SWAPPED else 1)
-    if choice.takes_turns and rows * columns > most:
-        return (knob_reason(f"{what}, by turns", f"up to {most} results"),)
+    if choice.takes_turns and rows * columns > _MOST_TURNED:
+        return (knob_reason(f"{what}, by turns", f"up to {_MOST_TURNED} results"),)
     if computes(fusion) and not choice.swaps and columns == max(COLUMNS) and rows > wgmma.M:
         return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
     most = _MOST_SWAPPED if choice.swaps else _MOST_COLUMNS

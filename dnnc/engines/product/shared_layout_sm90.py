@@ -31,7 +31,6 @@ LOAD_BUFFERS = 3
 LEAST_STAGES = 2  # of a ring of operands
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 _HALO_CHUNK = 32  # columns of a buffer that are in registers at a time
-_MOST_BESIDE_EXITS = 64 * 128  # results of a warpgroup beside which exits have whole chunks
 
 
 @dataclass(frozen=True)
@@ -74,11 +73,7 @@ class SharedLayout:
         if self.pixels.halo:
             return _HALO_CHUNK
         sizes = [*self.epilogue.staged_bytes, *self.epilogue.loaded_bytes]
-        chunk = chunk_columns(self.own_columns, sizes, is_turned=self.epilogue.is_turned)
-        if self.block.takes_turns and "exit" in self.epilogue.outputs:
-            rows, columns = self.block.part
-            chunk //= 2 if rows * columns > _MOST_BESIDE_EXITS else 1
-        return chunk
+        return chunk_columns(self.own_columns, sizes, is_turned=self.epilogue.is_turned)
 
     @property
     def buffer_columns(self) -> int:
