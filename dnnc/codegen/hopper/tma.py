@@ -249,6 +249,20 @@ def show_writes() -> None:
 
     A barrier between the writers and who starts the copy or the product follows.
     """
+    _fence()
+
+
+def end_reads() -> None:
+    """Ends this thread's reads of shared memory before an arrival lets copies write there.
+
+    An arrival alone is no order between reads and copies, which go other ways: `ldmatrix` was seen
+    to read what a copy brought after it, while another warpgroup's products had all of shared
+    memory.
+    """
+    _fence()
+
+
+def _fence() -> None:
     nvvm.fence_proxy(
         ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
         space=ir.Attribute.parse("#nvvm.shared_space<cta>"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...codegen import ops
+from ...codegen.hopper import tma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...mlir import nvvm
 from .tile_sm90 import Tiling
@@ -49,6 +50,7 @@ class RingLoads:
         return self.ring.address(cursor)
 
     def done(self, number: int, cursor: Cursor, lane: Any) -> Cursor:
+        tma.end_reads()
         nvvm.bar_warp_sync(ops.const(-1))
         self.ring.release(cursor, lane)
         return cursor.next(self.ring.stages)
@@ -81,6 +83,7 @@ class StageLoads:
         t = self.tiling
         if (number + 1) % t.shared.loads_per_stage and number + 1 < t.shared.buffer_uses:
             return cursor
+        tma.end_reads()
         nvvm.bar_warp_sync(ops.const(-1))
         self.stages.release(cursor, lane, self.blocks)
         return cursor.next(self.stages.stages)
