@@ -193,11 +193,13 @@ class Strange(passes.Tile):
         function.attributes["dnn.strange"] = mlir.ir.UnitAttr.get()
 
 
-def test_a_pass_that_makes_what_its_stage_does_not_hold_is_named():
+@pytest.mark.parametrize("verifies_each", [True, False])
+def test_a_pass_that_makes_what_its_stage_does_not_hold_is_named(verifies_each):
     with dnn.context():
         work = compiler.advance(compiler.start(ffn().graph, of("sm_80")), "fused")
+        steps = [passes.LowerToLinalg(), Strange()]
         with pytest.raises(DnncError, match=r"pass tile made .* linalg .*dnn\.strange") as caught:
-            passes.run(work.module, [passes.LowerToLinalg(), Strange()])
+            passes.run(work.module, steps, verifies_each=verifies_each)
     assert caught.value.status is Status.INTERNAL_ERROR_UNEXPECTED_VALUE
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import dnnc
 from dnnc import compiler
+from dnnc.codegen import kept
 from dnnc.codegen.stretch import NAMES, kernel_locations, stretch
 from dnnc.dialect import dnn
 from dnnc.options import Options
@@ -110,3 +111,15 @@ def test_a_mark_of_no_stretch_is_refused(mark):
         with pytest.raises(dnnc.DnncError, match=r"dnn.stretch: '(loda|3 : i32)'") as caught:
             compiler.resume(broken)
     assert caught.value.status is dnnc.Status.BAD_PARAM
+
+
+def test_names_of_stretches_are_in_the_key_of_kept_ptx():
+    target, options = of("sm_80"), Options(engine="matmul_sm80")
+    with dnn.context():
+        work = compiler.advance(compiler.start(product().graph, target), "kernel", options)
+        text = work.text()
+        other = text.replace('dnn.stretch = "epilogue"', 'dnn.stretch = "softmax"')
+        modules = [compiler.resume(each).module for each in (text, text, other)]
+        parts = [part.operation for module in modules for part in module.body.operations]
+        keys = [kept.key_of(part, target) for part in parts if part.name == "gpu.module"]
+    assert keys[0] == keys[1] != keys[2]
