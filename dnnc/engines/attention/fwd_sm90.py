@@ -139,20 +139,7 @@ class SdpaFwdSm90Engine(Engine):
         return tuple(knob for knob in self.all_knobs if knob not in KNOBS_OF_FEW)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        found = attention_of(fusion)
-        reasons: list[Reason] = []
-        kind, choice = kind_of(fusion), SdpaChoice.of(knobs)
-        if choice.keys % kind.step:
-            return (knob_reason(f"TILE_N={choice.keys}", f"multiples of {kind.step}"),)
-        tiling = _tiling(choice, *head_of(found), kind, staged=0, entries=_most_entries(found))
-        if kind.is_fp8:
-            reasons += fp8_knob_reasons(choice, tiling, kind, found)
-        elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
-            what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
-            reasons.append(knob_reason(what, f"at most {most}"))
-        reasons += _page_reasons(found, choice.keys)
-        reasons += few_reasons(choice, fusion)
-        return (*reasons, *smem_reasons(tiling.smem_bytes, target))
+        return _illegal(SdpaChoice.of(knobs), fusion, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
@@ -165,7 +152,7 @@ class SdpaFwdSm90Engine(Engine):
             found += [
                 choice.knobs
                 for choice in few_choices(fusion, target, rescales, pins)
-                if not self.legal(choice.knobs, fusion, target)
+                if not _illegal(choice, fusion, target)
                 and not _is_cut(fusion, choice.queries, choice.keys)
                 and _is_candidate(fusion, kind, choice)
             ]
@@ -181,7 +168,7 @@ class SdpaFwdSm90Engine(Engine):
                     found += [
                         choice.knobs
                         for choice in choices
-                        if not self.legal(choice.knobs, fusion, target)
+                        if not _illegal(choice, fusion, target)
                         and _is_candidate(fusion, kind, choice)
                     ]
         return found
@@ -290,6 +277,23 @@ class SdpaFwdSm90Engine(Engine):
         PartsEmitter.launch(output, parts, tiling, names)
 
 
+def _illegal(choice: SdpaChoice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Reasons against a choice of knobs."""
+    found, kind = attention_of(fusion), kind_of(fusion)
+    reasons: list[Reason] = []
+    if choice.keys % kind.step:
+        return (knob_reason(f"TILE_N={choice.keys}", f"multiples of {kind.step}"),)
+    tiling = _tiling(choice, *head_of(found), kind, staged=0, entries=_most_entries(found))
+    if kind.is_fp8:
+        reasons += fp8_knob_reasons(choice, tiling, kind, found)
+    elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
+        what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
+        reasons.append(knob_reason(what, f"at most {most}"))
+    reasons += _page_reasons(found, choice.keys)
+    reasons += few_reasons(choice, fusion)
+    return (*reasons, *smem_reasons(tiling.smem_bytes, target))
+
+
 def _most_sums(consumers: int, *, gathers: bool) -> int:
     """The most sums of a thread of so many warpgroups; gathers: whether rows are looked up."""
     return (_SUMS_GATHERING if gathers else _SUMS)[consumers]
@@ -374,6 +378,17 @@ def _tiling(
     if kind.is_fp8:
         rescale //= 4 if kind.promotes else 2
 
+    tiles = QueryTiles(
+        is_dynamic=choice.is_dynamic,
+        skips=is_longest_first and width <= NARROW and not is_sparse,
+        gathers=gathers,
+        entries=entries,
+    )
+    softmax = SoftmaxTiling(
+        rescale, _PINNED if choice.pins else 0, POWERS - rescale if kind.is_fp8 else 0, tracks
+    )
+    few = FewQueries(*packed, choice.parts)
+
     def of(q_stages: int) -> SdpaTiling:
         return SdpaTiling(
             queries=choice.queries,
@@ -384,25 +399,14 @@ def _tiling(
             q_stages=q_stages,
             staged=staged,
             is_longest_first=is_longest_first,
-            tiles=QueryTiles(
-                is_dynamic=choice.is_dynamic,
-                skips=is_longest_first and width <= NARROW and not is_sparse,
-                gathers=gathers,
-                entries=entries,
-                is_numbered=is_numbered,
-            ),
-            softmax=SoftmaxTiling(
-                rescale,
-                _PINNED if choice.pins else 0,
-                POWERS - rescale if kind.is_fp8 else 0,
-                tracks,
-            ),
+            tiles=tiles,
+            softmax=softmax,
             kind=kind,
-            few=FewQueries(*packed, choice.parts),
+            few=few,
         )
 
-    tilings = map(of, (OVERLAPPING, 2, 1))
-    return next(made for made in tilings if made.q_stages == 1 or made.smem_bytes <= _SHARED_MEMORY)
+    made = map(of, (OVERLAPPING, 2, 1))
+    return next(t for t in made if t.q_stages == 1 or t.smem_bytes <= _SHARED_MEMORY)
 
 
 _SHARED_MEMORY = 227 << 10  # of a block of sm_90
