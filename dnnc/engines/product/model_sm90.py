@@ -104,7 +104,7 @@ _EPILOGUE_RATE = 16e9  # elements a second of an SM
 _HEAVY_EPILOGUE_RATE = 8.5e9
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
-_SPLIT_RATE = 19e9  # bytes a second of it
+_SPLIT_RATE = 35e9  # bytes a second of it
 # Of a group's weights, what each cluster's tiles beside the first read again: of 64 experts, those
 # of 512 rows in tiles of 128 moved 2.0 times their weights' bytes, of 256 rows 1.2 times.
 _GROUPS_AGAIN = 0.25
@@ -112,10 +112,9 @@ _GROUPS_AGAIN = 0.25
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _NARROW_GRADIENT_COLUMNS = {8: 24, 16: 24, 32: 32}  # the same of gradients by the image
 _LEAST_COLUMNS = 80
-# Of the time of products of a wide instruction whose columns are no multiple of 64: of 10 generated
-# products (seed 341) and 3 listed ones, tiles of 160 and 224 took 1.13 to 1.16 of what was
-# predicted without it, those of 128 and 192 1.08.
-_UNEVEN_SHARE = 1.07
+# Of the time of products of a wide instruction whose columns are no multiple of 64: of 20 generated
+# products and 13 listed ones.
+_UNEVEN_SHARE = 1.05
 # Of the time of products, where blocks of a cluster have tiles past the end, of zeros that TMA
 # makes: 1.18 to 1.29 of those of the same tiles in clusters without (523x2088x11392,
 # 1149x2280x9280, 1505x1616x13952).
@@ -124,6 +123,14 @@ _PAST_END_SHARE = 1.2
 # some 1,150 timed products in clusters of two 0.94 to 1.07 of what those take that load the other
 # one together, by sizes; 523x2088x11392 in tiles of 96x128 takes 59.5 us so, and 47.2 otherwise.
 _LESS_SHARED = 1.03
+# Of the time of products, where four instructions' rows read the same columns from shared memory:
+# 389x3000x12288 in tiles of 80x256 takes 48.5 us on an H200, half of each with k in two parts.
+_TALL_SHARE = 0.94
+# Of a step, for each row of a tile past the end and each tile beside that has it, up to so many:
+# 389x3000x12288 in tiles of 80, 96 and 104 rows took 62, 91 and 57 us on an H200.
+_PAST_SECONDS = 0.015e-9
+_MOST_PAST = 3000
+_LEAST_BUSY = 0.9  # of the time of loads, where other SMs have no tile
 _MORE_COLUMNS = 24  # that an instruction takes beside its own
 
 
@@ -238,10 +245,16 @@ class HopperTile:
         if self.pixels.taken:
             steps = work.k / self.block.depth
         after = self._after_seconds + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
-        products = self._product_seconds(steps)
+        products = self._product_seconds(steps, clusters / self._residents)
         if self.block.cluster != (1, 1) and not work.groups:
             products *= self._cluster_share(work, rounds)
         busy = rounds * self._tile_seconds(work, steps, products, after)
+        (height, width), (along, across) = self.block.tile, self.block.cluster
+        if self._is_plain and not work.groups and (work.m % height or work.n % width):
+            past_a = -work.m % height * -(-work.n // width) / across
+            past_b = -work.n % width * -(-work.m // height) / along
+            past = past_a if past_a > past_b else past_b
+            busy += steps * _PAST_SECONDS * (past if past < _MOST_PAST else _MOST_PAST)
         if self.block.takes_turns:
             busy += after
         if work.phases:
@@ -259,7 +272,7 @@ class HopperTile:
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
-    @property
+    @cached_property
     def _is_plain(self) -> bool:
         """Whether both operands are matrices, none of them pixels."""
         return not self.pixels.is_im2col and self.pixels.loads[0] == 1.0
@@ -337,16 +350,21 @@ class HopperTile:
         found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
         return found + (after if self.block.takes_turns else 0.0)
 
-    def _product_seconds(self, steps: float) -> float:
+    def _product_seconds(self, steps: float, busy: float = 1.0) -> float:
         """Seconds of a tile's stages, of which as many as there are come together, and wait once.
+
+        busy: of the SMs, the share that have a tile.
 
         Not so those of pixels: where the numbers of convolutions were fitted, each waited.
         """
         if self.pixels.is_im2col or self.pixels.loads[0] < 1.0:
             least = 0.0 if self.pixels.is_im2col else _HALO_STEP_SECONDS
             return steps * max(self._step_seconds, self._wait, least)
-        later = max(0.0, steps - self.block.stages)
-        return steps * self._step_seconds + later * max(0.0, self._wait - self._step_seconds)
+        later, step = max(0.0, steps - self.block.stages), self._step_seconds
+        if busy < 1.0 and self._is_plain and step > self._multiply_seconds:
+            tma, by_threads = self._load_seconds
+            step = max(self._multiply_seconds, tma * max(busy, _LEAST_BUSY), by_threads)
+        return steps * step + later * max(0.0, self._wait - step)
 
     @cached_property
     def _fill_seconds(self) -> float:
@@ -366,16 +384,26 @@ class HopperTile:
             for (side, blocks), is_narrow in zip(sides, self.operands.narrow, strict=True)
         )
 
-    def _load_seconds(self) -> float:
-        """Seconds of a stage's loads."""
+    @cached_property
+    def _load_seconds(self) -> tuple[float, float]:
+        """Seconds of a stage's loads by TMA, while all SMs load, and by threads."""
         rows = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow)
         seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
         if any(self.operands.narrow):
             seconds += _NARROW_SECONDS
-        return max(rows * _LINE_BYTES / (_LOAD_RATE * self.operands.share), seconds)
+        return rows * _LINE_BYTES / (_LOAD_RATE * self.operands.share), seconds
 
     @cached_property
     def _step_seconds(self) -> float:
+        load = max(self._load_seconds)
+        if self.pixels.rewrites:
+            rows = self.block.tile[0] * self.pixels.loads[0]
+            load = max(load, rows * self.block.depth / _REWRITE_RATE)
+        return max(self._multiply_seconds, load)
+
+    @cached_property
+    def _multiply_seconds(self) -> float:
+        """Seconds of a stage's products, and of what goes on beside them but TMA's loads."""
         block, loaded = self.block, self.pixels
         rows, columns = block.tile[::-1] if block.swaps else block.tile
         narrow = _NARROW_GRADIENT_COLUMNS if loaded.lines else _NARROW_COLUMNS
@@ -383,9 +411,10 @@ class HopperTile:
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * block.depth * loaded.multiplied * self.products / rate
-        load = self._load_seconds()
         if columns > 128 and columns % 64 and self._is_plain:
             multiply *= _UNEVEN_SHARE
+        if self._is_plain and rows == 256:
+            multiply *= _TALL_SHARE
         if loaded.loads[0] < 1.0:
             multiply *= _PHASE_SHARE if loaded.has_phases else _HALO_SHARE
             multiply *= 1 + _TURNED_HALO_SHARE * max(0.0, loaded.lines - 1)
@@ -396,11 +425,9 @@ class HopperTile:
             multiply = bent(multiply, computed)
         elif self._computed_rows:
             multiply += computed
-        if loaded.rewrites:
-            load = max(load, block.tile[0] * loaded.loads[0] * block.depth / _REWRITE_RATE)
         # Bound by either, pixels and products hold each other up.
         pixels = self._pixel_seconds()
-        seconds = max(bent(bent(multiply, pixels), loaded.taken), load)
+        seconds = bent(bent(multiply, pixels), loaded.taken)
         if not loaded.is_im2col:
             return seconds
         # Few stages do not cover what follows each other until one is free again.
