@@ -247,8 +247,8 @@ def chunk_columns(columns: int, element_bytes: Sequence[int], *, is_turned: bool
     """
     most = LINE_BYTES // max(element_bytes, default=2)
     found = gcd(columns, most)
-    if is_turned and 2 * found < most:
-        return 8 * -(-(columns // 8) // -(-columns // most))
+    if is_turned and 2 * found < most:  # half of a line's columns leave memory for stages
+        return 8 * -(-(columns // 8) // -(-2 * columns // most))
     return found
 
 

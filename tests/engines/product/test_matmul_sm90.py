@@ -207,7 +207,7 @@ def test_output_layouts(out, swap):
 @pytest.mark.parametrize(("m", "rows"), [(37, 128), (128, 128), (200, 208)])
 def test_swapped_results_leave_turned(m, rows, split):
     """A residual comes turned, too, where k is not split, and two results leave so, of 208 rows in
-    three copies of 56 and one of 40."""
+    six copies of 32 and one of 16."""
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([1, M, 200]), g.tensor([1, 200, 136], strides(200, 136, "column"))
     y = g.matmul(x, w).set_output().set_data_type(dtypes.f16)
