@@ -567,7 +567,7 @@ def test_refusals_name_the_clause():
 def test_knobs_are_checked():
     g, _ = product(dtypes.f16, 64, 64, 64)
     for knobs, what in (
-        ({"TILE_M": 48}, "knob TILE_M=48"),
+        ({"TILE_M": 44}, "knob TILE_M=44"),
         ({"TILE_M": 256, "TILE_N": 256}, "sums in two rows"),
         ({"TILE_M": 16}, "tile 16x64"),
         ({"TILE_CGA_M": 4, "TILE_CGA_N": 4}, "cluster"),
