@@ -170,8 +170,8 @@ class ConvSm90Engine(Engine):
             "128 bytes: these groups together",
         ),
         Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
-        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
-        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
+        Knob("TILE_CGA_M", (1, 2), "blocks of a cluster of other pixels, which share W"),
+        Knob("TILE_CGA_N", (1, 2), "blocks of a cluster of other channels, which share X"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
         Knob(
             "SWAP_AB",

@@ -37,7 +37,7 @@ def all_knobs(rows: str, columns: str) -> tuple[Knob, ...]:
         Knob("TILE_M", (128, 32, 64, 256), rows),
         Knob("TILE_N", (128, 64, 256), columns),
         Knob("TILEK", (16, 32, 64, 128), "depth of a stage"),
-        Knob("STAGES", (4, 2, 3, 5, 6), "stages in shared memory"),
+        Knob("STAGES", (4, 2, 3, 6), "stages in shared memory"),
         Knob("TF32", (3, 1), "tf32 products for one of f32"),
     )
 

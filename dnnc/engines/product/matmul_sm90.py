@@ -167,7 +167,7 @@ class MatmulSm90Engine(Engine):
         Knob("STAGES", STAGES, "stages in shared memory"),
         Knob(
             "TILE_CGA_M",
-            (1, 2, 4),
+            (1, 2),
             "blocks of a cluster along M, which share tiles of B; of grouped rows, two share tiles "
             "of A where a group has one tile of rows too many for that",
         ),

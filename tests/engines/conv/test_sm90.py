@@ -347,7 +347,6 @@ def test_pixels_of_64_channels_wait_for_the_second_cache():
         ({"TILE_M": 96}, "tile 96x64"),
         ({"TILE_M": 256, "TILE_N": 256}, "512 sums"),
         ({"SPLIT_K_SLC": 8}, "SPLIT_K_SLC=8"),
-        ({"TILE_CGA_M": 4, "TILE_CGA_N": 4}, "a cluster of more than 4 blocks"),
         ({"TILE_M": 128, "TILE_N": 256, "STAGES": 12}, "bytes"),
     ],
     ids=str,

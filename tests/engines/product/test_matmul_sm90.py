@@ -98,7 +98,7 @@ def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, com
     assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
 
 
-@pytest.mark.parametrize("rows", [512, pytest.param(4096, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [512, pytest.param(1024, marks=pytest.mark.slow)])
 def test_tiles_may_follow_each_other_in_other_orders(rows):
     """Tiles of a 10 x 3 product go by groups of 8 rows of tiles, or of all rows."""
     g, _ = product(dtypes.f16, 640, 192, 64)
@@ -134,7 +134,7 @@ def test_large_tiles(rows, columns):
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2), (4, 1)], ids=str)
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2)], ids=str)
 @pytest.mark.parametrize("layouts", [("row", "column"), ("column", "row")], ids=str)
 def test_clusters_share_their_loads(cluster, layouts):
     tile = 128 if layouts[0] == "row" else 64 * max(cluster)
@@ -570,7 +570,7 @@ def test_knobs_are_checked():
         ({"TILE_M": 44}, "knob TILE_M=44"),
         ({"TILE_M": 256, "TILE_N": 256}, "sums in two rows"),
         ({"TILE_M": 16}, "tile 16x64"),
-        ({"TILE_CGA_M": 4, "TILE_CGA_N": 4}, "cluster"),
+        ({"TILE_CGA_M": 2, "TILE_CGA_N": 4}, "cluster"),
         ({"SPLITS": 2}, "no knob SPLITS"),
         ({"TILE_M": 128, "TILE_N": 256, "STAGES": 8}, "shared memory"),
     ):
