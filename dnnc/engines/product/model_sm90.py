@@ -126,10 +126,9 @@ _LESS_SHARED = 1.03
 # Of the time of products, where four instructions' rows read the same columns from shared memory:
 # 389x3000x12288 in tiles of 80x256 takes 48.5 us on an H200, half of each with k in two parts.
 _TALL_SHARE = 0.94
-# Of a step, for each row of a tile past the end and each tile beside that has it, up to so many:
-# 389x3000x12288 in tiles of 80, 96 and 104 rows took 62, 91 and 57 us on an H200.
-_PAST_SECONDS = 0.015e-9
-_MOST_PAST = 3000
+# Of a step, for each row of a tile past the end: 389x3072x12288 in tiles of 96x128 took 88 us on an
+# H200, 480x3072x12288 61.
+_PAST_SECONDS = 0.3e-9
 _LEAST_BUSY = 0.9  # of the time of loads, where other SMs have no tile
 _MORE_COLUMNS = 24  # that an instruction takes beside its own
 
@@ -251,10 +250,8 @@ class HopperTile:
         busy = rounds * self._tile_seconds(work, steps, products, after)
         (height, width), (along, across) = self.block.tile, self.block.cluster
         if self._is_plain and not work.groups and (work.m % height or work.n % width):
-            past_a = -work.m % height * -(-work.n // width) / across
-            past_b = -work.n % width * -(-work.m // height) / along
-            past = past_a if past_a > past_b else past_b
-            busy += steps * _PAST_SECONDS * (past if past < _MOST_PAST else _MOST_PAST)
+            past_a, past_b = -work.m % height / across, -work.n % width / along
+            busy += steps * _PAST_SECONDS * (past_a if past_a > past_b else past_b)
         if self.block.takes_turns:
             busy += after
         if work.phases:
