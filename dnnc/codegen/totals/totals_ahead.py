@@ -61,6 +61,11 @@ class RowParts:
     numbers: Sequence[Any]
     lanes: int
 
+    @property
+    def count(self) -> int:
+        """How many parts there are."""
+        return len(self.numbers) * self.lanes
+
     def values(self, i: int) -> list[Any]:
         """A number of the parts that this thread looks at."""
         return [self.value(i, n) for n in self.numbers]

@@ -120,11 +120,16 @@ class SharedGroup(RingGroup):
     def _mean(self, total: Any) -> Any:
         """The mean of a warp's elements, by each thread's total in f32: what these are off by from
         the first thread's mean is added up."""
-        count = self._own_elements()
-        place = moments.bounded(times(total, _reciprocal(count)))
-        place = reduce.from_lane(place, 0)
-        off = mlir_math.FmaOp(arith.NegFOp(count).result, place, total).result
-        return _off_by(place, _of_warp(off, _add), self._elements(self.number_of_warp))
+        t = self.tiling
+        if t.is_whole:
+            own, of_warp = t.held * self.width, t.held * self.width * WARP_THREADS
+            less = ops.f32(-own)
+        else:
+            own, of_warp = self._own_elements(), self._elements(self.number_of_warp)
+            less = arith.NegFOp(own).result
+        place = reduce.from_lane(moments.bounded(times(total, _reciprocal(own))), 0)
+        off = _of_warp(mlir_math.FmaOp(less, place, total).result, _add)
+        return _off_by(place, off, of_warp)
 
     def _distances(self, op: Any, mean: Any, fragments: Sequence[Any]) -> list[Any]:
         """[sum of x - s, sum of (x - s)^2] of this warp, s being the mean of its elements."""
@@ -148,10 +153,8 @@ class SharedGroup(RingGroup):
         return not self.rows.columns and t.held * self.width + _OTHERS <= most
 
     def _own_elements(self) -> Any:
-        """Elements of a row that this thread has, f32."""
+        """Elements that this thread has of a row that is not shared evenly, f32."""
         t, place = self.tiling, self.place
-        if t.is_whole:
-            return to_f32(ops.const(t.held * self.width))
         left = self.kernel.size(self.rows.reduced.fragments) - place.first
         fragments = ops.minimum((ops.maximum(left, 0) + (place.stride - 1)) // place.stride, t.held)
         return to_f32(fragments * self.width)
@@ -190,17 +193,18 @@ class SharedGroup(RingGroup):
         if not reduce.is_wide(op):
             return parts.total(values, combine)
         place = moments.bounded(parts.value(first[op], 0))
-        offs = [
-            times(arith.SubFOp(mean, place).result, self._elements(warp))
-            for warp, mean in zip(parts.numbers, values, strict=True)
-        ]
-        distances = self.rows.distances
+        offs = [arith.SubFOp(mean, place).result for mean in values]
+        distances, is_mean = self.rows.distances, op in self.rows.means
         behind = [other for other in level if other in distances and distances[other] == op]
+        if is_mean and self.tiling.is_whole and not behind:
+            return _off_by(place, parts.total(offs, _add), parts.count)
+        weights = [self._elements(warp) for warp in parts.numbers]
+        offs = [times(*each) for each in zip(offs, weights, strict=True)]
         if behind:  # distances from each warp's own mean, which was rounded
             rests = parts.values(first[behind[0]])
             offs = [_add(off, _known(rest)) for off, rest in zip(offs, rests, strict=True)]
         off, count = parts.total(offs, _add), ops.value_of(self.kernel.size(self.rows.row_elements))
-        if op in self.rows.means:
+        if is_mean:
             return _off_by(place, off, to_f32(count))
         f64 = op.results[0].type.element_type
         whole = times(as_floats(place, f64), arith.SIToFPOp(f64, count).result)
@@ -232,12 +236,14 @@ class SharedGroup(RingGroup):
 
 
 def _off_by(place: Any, off: Any, count: Any) -> Any:
-    """A mean, by what its elements are off from a place together: of that little is lost."""
+    """A mean, by what so many are off from a place together: of that little is lost."""
     return _add(place, times(off, _reciprocal(count)))
 
 
 def _reciprocal(count: Any) -> Any:
-    """About 1 / count, f32; a finite number where that is 0."""
+    """About 1 / count, f32; a finite number where that is 0.  count: f32, or a number."""
+    if isinstance(count, int):
+        return ops.f32(1 / count)
     one = arith.ConstantOp(count.type, ir.FloatAttr.get(count.type, 1.0)).result
     least = arith.MaximumFOp(count, one).result
     return rcp(least)
