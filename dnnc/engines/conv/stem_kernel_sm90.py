@@ -263,6 +263,7 @@ class StemLoop:
             words = wgmma.settled(self._words(Runs(self.stem, slot, here, down), steps, lane))
             is_last = (block, steps) == turns[-1]
             if is_last:
+                tma.end_reads()
                 nvvm.bar_warp_sync(ops.const(-1))
                 self.pixels.release(pixels, lane)
             sums[block] = self._products(words, steps, descriptor, sums[block])

@@ -55,7 +55,11 @@ def test_shapes(name):
     x, w, parameters = CASES[name]
     g = new_graph()
     convolved(g, x, w, **parameters).set_output()
-    assert "wgmma" in ptx_of(run(g))
+    ptx = ptx_of(run(g))
+    before = ptx[: ptx.rindex("wgmma.mma_async")]
+    # Threads' reads of pixels end before they give them up.
+    assert before.rindex("ld.shared") < before.rindex("fence.proxy.async")
+    assert before.rindex("fence.proxy.async") < before.rindex("mbarrier.arrive")
 
 
 @pytest.mark.rotating
