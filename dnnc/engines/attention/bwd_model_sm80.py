@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...target import WARP_THREADS, Target
+from ..surface import LAUNCH_SECONDS
 from .bwd_tile_sm80 import PassTiling
 from .model_sm80 import blocks_of_sm
 
 _SHARE = 0.5  # of the tensor cores' rate, with `mma.sync`
 _SHARE_HOPPER = 0.3  # the same, whose full rate only `wgmma` has
-_WARPS = 8  # of an SM, that have that rate
 _ALONE_SHARE, _ONE_STAGE_SHARE = 0.6, 0.85  # of the rate, of one stage: of one block, of several
 _L2_SHARE = 2.5  # L2's bandwidth, in that of memory
 _OTHER_REGISTERS = 64  # beside sums and weights
@@ -19,25 +19,29 @@ _OTHER_REGISTERS = 64  # beside sums and weights
 @dataclass(frozen=True)
 class _Rates:
     """steps: shares of the rate, by others of a step.  rows: by rows of a tile, 1 if not said.
-    growth: the power of warps, up to `_WARPS`, that the rate grows with.  other: the share of what
-    is not the bound that is seen beside it.  start: seconds of a wave of blocks.  next_tile: of a
-    block's next tile: nothing of the two overlaps.  unseen: the share of memory's time under it."""
+    warps: of an SM, that have that rate; growth: the power of fewer, that it grows with.  other:
+    the share of what is not the bound that is seen beside it.  step: seconds of a step, and of a
+    block's next tile (nothing of the two overlaps), a wave of blocks, a launch.  unseen: the share
+    of memory's time under them."""
 
     steps: dict[int, float]
     rows: dict[int, float] = field(default_factory=dict[int, float])
+    warps: int = 8
     growth: float = 1.0
     other: float = 0.3
-    start: float = 4.0e-6
+    step: float = 0.0
     next_tile: float = 8.0e-6
+    start: float = 4.0e-6
+    launch: float = LAUNCH_SECONDS
     unseen: float = 0.0
 
 
 _SCORES = _Rates({16: 0.75, 32: 0.9, 64: 1.0})
-# Fitted to 98 configurations of seven sizes on an H200: of each size the fastest ones, up to 10%
-# slower than the best, are predicted to take 1.02 to 1.21 times as long as they do.
+# Fitted to 266 configurations of 21 sizes on an H200: of each size the fastest ones, up to 10%
+# slower than the best, are predicted to take 0.65 to 1.17 times as long as they do.
 _STORED = _Rates(
-    {16: 0.65, 32: 1.02, 64: 1.0}, {32: 0.95, 128: 0.8}, growth=0.65, other=0.5, start=0.9e-6,
-    next_tile=2.0e-6, unseen=0.5,
+    {16: 0.8, 32: 1.03, 64: 1.0}, {128: 0.85}, warps=12, growth=0.25, other=0.7, step=2.8e-8,
+    next_tile=1.8e-6, start=0.65e-6, launch=1.3e-6, unseen=0.88,
 )  # fmt: skip
 
 
@@ -45,9 +49,10 @@ def _rates(tiling: PassTiling) -> _Rates:
     return _SCORES if tiling.has_scores else _STORED
 
 
-def memory_share(tiling: PassTiling) -> float:
-    """The share of memory's time that is seen beside the main kernels."""
-    return 1.0 - _rates(tiling).unseen
+def other_seconds(tiling: PassTiling, launches: int, memory: float) -> float:
+    """The time beside the main kernels: of launches, and what is seen of memory's."""
+    rates = _rates(tiling)
+    return launches * rates.launch + (1.0 - rates.unseen) * memory
 
 
 def pass_seconds(
@@ -73,9 +78,10 @@ def pass_seconds(
     for count, times in ((together, waves), (rest, 1)):
         if count and times:
             warps = count * tiling.threads / WARP_THREADS
-            products = count * flops / (rate * min(1.0, warps / _WARPS) ** rates.growth)
+            products = count * flops / (rate * min(1.0, warps / rates.warps) ** rates.growth)
             memory = count * read / bandwidth
             both = max(products, memory) + rates.other * min(products, memory)
+            both += steps * max(1, tiling.product_times) * rates.step
             seconds += times * (both + rates.start + (tiles - 1) * rates.next_tile)
     return seconds
 

@@ -40,7 +40,6 @@ from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
     BANDWIDTH_SHARE,
-    LAUNCH_SECONDS,
     bytes_of,
     fp8_reasons,
     pattern_reason,
@@ -49,7 +48,7 @@ from ..surface import (
 from . import bwd_before, bwd_kept_sm80, bwd_sums
 from .bwd_before import BeforeEmitter
 from .bwd_kernel_sm80 import PassEmitter
-from .bwd_model_sm80 import memory_share, pass_seconds
+from .bwd_model_sm80 import other_seconds, pass_seconds
 from .bwd_pattern import gradient_of, gradient_reasons
 from .bwd_query_side import QuerySchedule
 from .bwd_rows import RowNumbers
@@ -188,7 +187,7 @@ class SdpaBwdSm80Engine(Engine):
         moved = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
         bound = "tensor cores" if seconds > moved else "memory"
         launches = 1 if choice.is_one else has_scores + len(passes)
-        total = launches * LAUNCH_SECONDS + seconds + memory_share(passes[0]) * moved
+        total = seconds + other_seconds(passes[0], launches, moved)
         return Prediction(total, bound)
 
     def register_pressure(self, knobs: Knobs) -> int:

@@ -42,20 +42,21 @@ def test_cases(case, one, kernels):
 
 
 @pytest.mark.parametrize(
-    ("dims", "depth"),
+    ("dims", "depth", "chosen"),
     [
-        ([64, 16, 128, 128], 64), ([32, 16, 512, 512], 64), ([4, 12, 128, 128], 64),
-        ([4, 12, 512, 512], 64), ([32, 16, 256, 256], 32), ([16, 16, 512, 512], 128),
+        ([64, 16, 128, 128], 64, (0, 64, 32)), ([32, 16, 512, 512], 64, (0, 64, 32)),
+        ([32, 16, 256, 256], 32, (0, 64, 32)), ([16, 16, 512, 512], 128, (0, 64, 32)),
+        ([4, 12, 512, 512], 32, (0, 64, 64)), ([1, 16, 96, 96], 32, (0, 32, 32)),
+        ([8, 16, 64, 64], 128, (1, 64, 32)),
     ],
     ids=str,
 )  # fmt: skip
-def test_choice_of_measured_sizes(dims, depth):
+def test_choice_of_measured_sizes(dims, depth, chosen):
     """On an H200 no other configuration was faster by more than 4%."""
     graph = small_gradient(dims, depth).graph.finalize()
-    knobs = best_config(graph, of("sm_90a"), engine="sdpa_bwd_sm80").knobs
-    found = dict(knobs)
-    assert (found["KERNEL_CFG"], found["TILE_M"], found["TILE_N"]) == (0, 64, 32)
-    assert found["STAGES"] > 1
+    knobs = dict(best_config(graph, of("sm_90a"), engine="sdpa_bwd_sm80").knobs)
+    assert (knobs["KERNEL_CFG"], knobs["TILE_M"], knobs["TILE_N"]) == chosen
+    assert knobs["STAGES"] > 1
 
 
 def run_seed(seed, most, largest):
