@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ...dialect.tensor import Tensor
 from ...expr import Expr, at_least, ceildiv
-from ...mlir import arith, ir, nvvm
+from ...mlir import arith, ir, llvm, nvvm
 from ...plan.plan import TensorMap
 from .. import ops
 from ..kernel import Kernel
@@ -242,6 +242,11 @@ def wait_read(pending: int) -> None:
 def wait(pending: int) -> None:
     """Waits until at most `pending` of this thread's groups are under way."""
     nvvm.cp_async_bulk_wait_group(pending)
+
+
+def show_to_bulk() -> None:
+    """Shows this thread's writes to memory to what is copied or added in bulk later."""
+    llvm.inline_asm(None, [], "fence.proxy.async;", "", has_side_effects=True)
 
 
 def show_writes() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...mlir import llvm
 from .. import ops
+from ..value import wrapped
 
 
 def update(pointer: Any, value: Any, operation: str) -> None:
@@ -18,6 +19,13 @@ def update(pointer: Any, value: Any, operation: str) -> None:
     text = f"red.relaxed.gpu.global.{operation} [$0], $1;"
     where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
     llvm.inline_asm(None, [where, value], text, "l,r", has_side_effects=True)
+
+
+def seen(pointer: Any) -> Any:
+    """The i32 at an address that others update; it may be one that was there before."""
+    where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
+    text = "ld.relaxed.gpu.global.u32 $0, [$1];"
+    return wrapped(llvm.inline_asm(ops.i32_type(), [where], text, "=r,l", has_side_effects=True))
 
 
 def add(pointer: Any, value: Any, *, is_together: bool) -> None:

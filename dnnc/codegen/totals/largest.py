@@ -25,11 +25,17 @@ def larger(found: Any, values: Sequence[Any]) -> Any:
     return found
 
 
-def meet(pointer: Any, found: Any, thread: Any) -> None:
-    """The f32 at an address becomes the largest of itself and of all lanes' bits."""
+def meet(pointer: Any, found: Any, thread: Any, *, looks_first: bool = False) -> None:
+    """The f32 at an address becomes the largest of itself and of all lanes' bits.
+
+    looks_first: it is updated only where that makes it larger: updates of one address follow each
+    other, and of many blocks few make it larger.
+    """
     distance = 1
     while distance < WARP_THREADS:
         found = ops.maximum(found, shuffle_xor(found, distance))
         distance *= 2
     with ops.if_((wrapped(thread) & (WARP_THREADS - 1)).eq(0)):
-        atomic.update(pointer, found, "max.u32")
+        is_larger = ops.compare("ult", atomic.seen(pointer), found) if looks_first else None
+        with ops.if_(is_larger):
+            atomic.update(pointer, found, "max.u32")

@@ -33,10 +33,24 @@ class TurnOrder:
 
     def next_number(self) -> Any:
         """The block's number, i32; by one thread."""
-        text = "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;"
-        place = llvm.PtrToIntOp(ops.i64_type(), self.words).result
+        return _next(llvm.PtrToIntOp(ops.i64_type(), self.words).result)
+
+    def next_of(self, flag: Any) -> Any:
+        """Adds 1 to a flag, by number, in no order to anything else; gives what it was before."""
+        return _next(self._place(flag))
+
+    def add(self, flag: Any) -> None:
+        """Adds 1 to a flag, for who sees what this thread's warp wrote before a barrier of it."""
+        text = "red.release.gpu.global.add.u32 [$0], 1;"
+        llvm.inline_asm(None, [self._place(flag)], text, "l", has_side_effects=True)
+
+    def look(self, flag: Any) -> Any:
+        """The flag; what was written before it became so is seen, in bulk too."""
+        text = "ld.acquire.gpu.global.u32 $0, [$1]; fence.proxy.async;"
         return wrapped(
-            llvm.inline_asm(ops.i32_type(), [place], text, "=r,l", has_side_effects=True)
+            llvm.inline_asm(
+                ops.i32_type(), [self._place(flag)], text, "=&r,l", has_side_effects=True
+            )
         )
 
     def show(self, flag: Any, value: Any) -> None:
@@ -60,3 +74,9 @@ class TurnOrder:
     def _place(self, flag: Any) -> Any:
         at = (flag + 1) * _WORD_BYTES
         return llvm.PtrToIntOp(ops.i64_type(), byte_pointer(self.words, at)).result
+
+
+def _next(place: Any) -> Any:
+    """Adds 1 to the word at an address; gives what it was before."""
+    text = "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;"
+    return wrapped(llvm.inline_asm(ops.i32_type(), [place], text, "=r,l", has_side_effects=True))

@@ -29,6 +29,7 @@ from ...codegen.walk.region_walk import Walk, inputs_of
 from ...expr import Expr
 from ...mlir import arith
 from . import bwd_turned, bwd_widened
+from .bwd_ahead import Ahead
 from .bwd_schedule import GradientSchedule
 from .bwd_walk import LOG2E, negated
 from .number_ranges import fill, fill_blocks
@@ -41,7 +42,8 @@ _ZEROS = 4  # f32 numbers of a store
 @dataclass
 class BeforeEmitter:
     """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order of tiles.
-    "": it has none.  others: SSA values of rows that are kept, f32, and where.
+    ahead: of the numbers of `Ahead`.  "": it has none.  others: SSA values of rows that are kept,
+    f32, and where.
     """
 
     kernel: Kernel
@@ -50,6 +52,7 @@ class BeforeEmitter:
     rows: str
     sums: str = ""
     turns: str = ""
+    ahead: str = ""
     others: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def emit(self) -> None:
@@ -80,9 +83,12 @@ class BeforeEmitter:
         block = place.block
         self.batch = list(place.head.batch.values())
         if self.sums:
-            self._fill(ops.to_i64(number) * t.dq_bytes, thread)
+            with ops.if_(self._is_filled_here(number)):
+                self._fill(ops.to_i64(number) * t.dq_bytes, thread)
         if self.turns:
-            self._begin_turns(number, thread)
+            self._clear(self.turns, s.flags, number, thread)
+        if self.ahead:
+            self._clear(self.ahead, s.units * 2, number, thread)
         if self.parts.twins:
             bwd_widened.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
         if self.parts.turned:
@@ -121,10 +127,17 @@ class BeforeEmitter:
         for at in range(0, self.schedule.tiling.dq_bytes, THREADS * 4 * _ZEROS):
             ops.store(smem.byte_pointer(target, place + at), zeros, 4 * _ZEROS)
 
-    def _begin_turns(self, number: Any, thread: Any) -> None:
-        """Zeros in this block's share of what tells tiles their turns."""
-        target = self.kernel.workspace(self.turns)
-        words = TurnOrder.bytes(self.schedule.flags) // 4
+    def _is_filled_here(self, number: Any) -> Any:
+        """Whether a block's sums are not filled by the main kernel; None: none are."""
+        if not self.ahead:
+            return None
+        ahead = Ahead(self.kernel, self.schedule, self.sums, self.ahead)
+        return number < self.kernel.size(ahead.first_block)
+
+    def _clear(self, buffer: str, flags: Expr, number: Any, thread: Any) -> None:
+        """Zeros in this block's share of so many flags of a `TurnOrder`."""
+        target = self.kernel.workspace(buffer)
+        words = TurnOrder.bytes(flags) // 4
         step = self.kernel.size(self.schedule.blocks) * THREADS
 
         @each(number * THREADS + thread, self.kernel.size(words), step)

@@ -70,7 +70,8 @@ class Finish:
     def meet(self, thread: Any) -> None:
         """Updates the largest magnitudes in memory by those of all that was stored."""
         for place, found in self.met.items():
-            meet(place_of(self.kernel, self.parts, place), found, thread)
+            where = place_of(self.kernel, self.parts, place)
+            meet(where, found, thread, looks_first=True)
 
 
 def place_of(kernel: Kernel, parts: GradientRegion, place: int) -> Any:

@@ -3,6 +3,7 @@
 
     warp 0           loads K and V of the tile, then Q, what rows have, and dO, block by block
     warps 1, 2       add what a warpgroup has of dQ' to memory, in bulk
+    warp 3           fills sums of dQ with zeros for tiles to come, as `bwd_ahead` says
     warpgroups 1, 2  for each block of queries, of 64 keys each:
                        start S' = K @ Q' and dP' = V @ dO', exponentials while dP' runs
                        P', dS' in registers; dS to shared memory; start dV += P' @ dO
@@ -32,6 +33,7 @@ from ...codegen.totals.largest import larger, meet
 from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
+from .bwd_ahead import Ahead
 from .bwd_finish import place_of
 from .bwd_keys import KeyGradients
 from .bwd_schedule import GradientSchedule, KeyTile
@@ -47,6 +49,7 @@ _OWN = _BOTH + 1
 _FREE = _OWN + CONSUMERS
 _FULL = _FREE + CONSUMERS
 PARTS = _FULL + CONSUMERS  # of each buffer of dS and warpgroup
+_AHEAD_WARP = 3
 BOTH_THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
 _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup and its writer
 
@@ -82,11 +85,13 @@ class Weighed(NamedTuple):
 @dataclass(frozen=True)
 class Buffers:
     """Workspace buffers.  rows: what queries have.  sums: of dQ.  turns: of the order in which
-    tiles add to dQ; "": any.  kept: of parts of dk and of dv, where there are parts."""
+    tiles add to dQ; "": any.  ahead: of the numbers of `Ahead`; "": all sums are filled before.
+    kept: of parts of dk and of dv, where there are parts."""
 
     rows: str
     sums: str
     turns: str = ""
+    ahead: str = ""
     kept: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -183,7 +188,7 @@ class GradientEmitter:
         with ops.if_(ops.thread_id().eq(0)):
             for ring, readers in zip((self.q, self.do), self.readers, strict=True):
                 ring.make(1, readers * warps)
-            mbarrier.make(self.k_full, 1)
+            mbarrier.make(self.k_full, 2 if self.buffers.ahead else 1)
             mbarrier.make(self.v_full, 1)
             mbarrier.make_visible()
             if self.buffers.turns:
@@ -197,7 +202,20 @@ class GradientEmitter:
         wgmma.set_registers(self.tiling.registers[0], grows=False)
         with ops.if_(ops.both(self.warp.eq(0), nvvm.elect_sync())):
             self._load()
-        self._add_queries()
+        if self.buffers.ahead:
+            ops.if_else(self.warp.eq(_AHEAD_WARP), self._work_ahead, self._add_queries)
+        else:
+            self._add_queries()
+
+    def _work_ahead(self) -> None:
+        """Fills sums for a later tile; shows, as a part of K, that this one's are there."""
+        ahead = Ahead(self.kernel, self.schedule, self.buffers.sums, self.buffers.ahead)
+
+        def begin() -> None:
+            with ops.if_(nvvm.elect_sync()):
+                mbarrier.arrive(self.k_full)
+
+        ahead.work(self._number(), self.tile, begin)
 
     def _load(self) -> None:
         t, tile = self.tiling, self.tile
@@ -368,7 +386,8 @@ class GradientEmitter:
 
     def meet_magnitudes(self, found: Sequence[Any]) -> None:
         for place, own in zip(self.largest, found, strict=True):
-            meet(place_of(self.kernel, self.parts, place), larger(0, [own]), self.thread)
+            where = place_of(self.kernel, self.parts, place)
+            meet(where, larger(0, [own]), self.thread, looks_first=True)
 
     def found_tile(self) -> KeyTile:
         """The tile's place; where much makes it up, found again, not kept in registers."""

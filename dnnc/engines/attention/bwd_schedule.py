@@ -111,7 +111,26 @@ class GradientSchedule:
 
     @property
     def tiles(self) -> Expr:
-        return self.heads * self.tiling.parts * self.columns
+        return self.units * self.columns
+
+    @property
+    def units(self) -> Expr:
+        """Query heads of tiles of the same keys: all that share these, or a part of them."""
+        return self.heads * self.tiling.parts
+
+    @property
+    def unit_blocks(self) -> Expr:
+        """Blocks of queries of a unit, one after the other in memory."""
+        return self.rows * self.tile_heads
+
+    @property
+    def units_together(self) -> Expr:
+        """Units whose tiles come before those of the next ones."""
+        return self.section if self._goes_by_sections else Expr.of(1)
+
+    @property
+    def _goes_by_sections(self) -> bool:
+        return self.tiling.is_longest_first or self.tiling.is_ordered
 
     @property
     def key_tiles(self) -> Expr:
@@ -146,9 +165,8 @@ class GradientSchedule:
     def place(self, number: Any) -> KeyTile:
         """The place of the tile that comes as the number-th."""
         rises = self._rises(number)
-        if self.tiling.is_longest_first or self.tiling.is_ordered:
-            heads = self.heads * self.tiling.parts
-            head, column = in_section(self.kernel, number, self.section, heads, self.columns)
+        if self._goes_by_sections:
+            head, column = in_section(self.kernel, number, self.section, self.units, self.columns)
             number = head * self.kernel.size(self.columns) + column
         else:
             head, column = self._split(number, self.columns)
@@ -192,7 +210,7 @@ class GradientSchedule:
     def section(self) -> Expr:
         """Heads of a section, parts of one counted as heads: as many as L2 holds, and all sections
         about alike."""
-        t, heads = self.tiling, self.heads * self.tiling.parts
+        t, heads = self.tiling, self.units
         if t.joins_heads:
             return even_section(heads, Expr.of(_HEADS_IN_STEP))
         is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
@@ -209,6 +227,11 @@ class GradientSchedule:
         heads = self.kernel.size(self.query_heads)
         number = tile.entry * heads + head
         return QueryTile(0, {0: Index.of(tile.entry), 1: Index.of(head)}, number)
+
+    def unit_of(self, tile: KeyTile) -> Any:
+        """The number of a tile's unit."""
+        shared = tile.entry * self.kernel.size(self.key_heads) + tile.head
+        return shared * self.tiling.parts + tile.part
 
     def found_here(self, tile: KeyTile, head: QueryTile) -> tuple[KeyTile, QueryTile]:
         """Both, such that what is made of them is not kept in registers around a loop."""

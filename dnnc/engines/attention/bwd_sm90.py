@@ -1,11 +1,12 @@
 # pyright: basic
 """Engine sdpa_bwd_sm90: the gradient of attention on Hopper's tensor cores, in three kernels.
 
-    before  delta = sum(dO * O) and -log2(e) * base of each row; zeros for the sums of dQ
+    before  delta = sum(dO * O) and -log2(e) * base of each row; zeros for the first sums of dQ
     main    a block of threads for each 128 keys of a head: for each block of queries
               S' = K @ Q', dP' = V @ dO'      E = exp2(S' - base), P' and dS' in registers
               dV += P' @ dO, dK += dS' @ Q    from registers
               dQ' = K' @ dS'                  added to sums in memory, in f32
+            and zeros for the sums of tiles to come; see `bwd_ahead`
     after   sums of dQ become dQ
 
 So it is where heads have up to 128 elements; see `bwd_wide_sm90` and `bwd_long_sm90` for longer
@@ -46,6 +47,7 @@ from ..surface import (
 )
 from . import bwd_after, bwd_before
 from .bwd_after import AfterEmitter
+from .bwd_ahead import Ahead
 from .bwd_before import BeforeEmitter
 from .bwd_finish import is_moved
 from .bwd_kernel_sm90 import Buffers, GradientEmitter
@@ -261,6 +263,9 @@ class SdpaBwdSm90Engine(Engine):
         turns = ""
         if tiling.is_ordered:
             turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
+        ahead = ""
+        if Ahead.is_needed(plan, output.target.sm_count):
+            ahead = output.workspace("ahead", Ahead.bytes(plan))
         kept = {}
         # Scaled results, but of narrow tiles, come out of the sums of a tile in the kernel after.
         is_scaled = parts.is_fp8 or not all(is_moved(parts, name) for name in ("dk", "dv"))
@@ -274,7 +279,10 @@ class SdpaBwdSm90Engine(Engine):
         kernel = output.kernel("before", bwd_before.THREADS)
         with kernel.body():
             others = added(kernel, parts, elements, of_scores=False)
-            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums, turns, others).emit()
+            before = BeforeEmitter(
+                kernel, parts, schedule(kernel), rows, sums, turns, ahead, others
+            )
+            before.emit()
         output.launch(kernel, (BeforeEmitter.blocks(plan), 1, 1))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
@@ -282,7 +290,7 @@ class SdpaBwdSm90Engine(Engine):
             targets = region.targets(kernel) if parts.kept else []
             own = [targets[place] for place in parts.kept]
             own += added(kernel, parts, elements, of_scores=True)
-            buffers = Buffers(rows, sums, turns, kept)
+            buffers = Buffers(rows, sums, turns, ahead, kept)
             emitter = _EMITTERS[tiling.form]
             emitter(kernel, parts, schedule(kernel), buffers, own).emit()
         output.launch(kernel, (plan.tiles, 1, 1))

@@ -9,6 +9,7 @@ from dnnc.choosing.heuristics import best_config
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
+from dnnc.engines.attention import bwd_ahead
 from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
@@ -278,6 +279,22 @@ def test_packed_sequences_of_long_heads():
 )
 def test_the_same_bits_each_time(arguments, columns):
     run(arguments, dtypes.bf16, rows=150, columns=columns, **heads_of(64, heads=2, kv_heads=1))
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("arguments", "dims"),
+    [
+        (FULL, heads_of(16, heads=3)),
+        ({**CAUSAL, **REPEATED}, heads_of(16, heads=4, kv_heads=2)),
+        (CAUSAL, heads_of(192, 8, heads=2)),
+    ],
+    ids=["full", "ordered", "registers"],
+)
+def test_sums_are_filled_by_tiles_before(arguments, dims, monkeypatch):
+    """With no waves of tiles between, so that a tile often finds its sums not filled."""
+    monkeypatch.setattr(bwd_ahead, "WAVES", 0)
+    run(arguments, dtypes.bf16, rows=70, columns=150, **dims)
 
 
 @pytest.mark.in_turn
