@@ -383,6 +383,7 @@ def _tiling(
         skips=is_longest_first and width <= NARROW and not is_sparse,
         gathers=gathers,
         entries=entries,
+        is_numbered=is_numbered,
     )
     softmax = SoftmaxTiling(
         rescale, _PINNED if choice.pins else 0, POWERS - rescale if kind.is_fp8 else 0, tracks
