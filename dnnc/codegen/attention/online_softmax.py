@@ -36,12 +36,14 @@ class Rows:
     """State of a thread's two rows.
 
     reference: in units of the scores, -inf before the first.  total: the lane's part of the sum.
-    largest: of the lane's scores, where they are tracked; (): not.
+    largest: of the lane's scores, where they are tracked; (): not.  is_low: i1, whether a reference
+    of the warp's rows is negative; None: that is not asked for.
     """
 
     reference: Sequence[Any]
     total: Sequence[Any]
     largest: Sequence[Any] = ()
+    is_low: Any = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class _Moved:
     reference: Sequence[Any]
     total: Sequence[Any]
     scale: Sequence[Any]
+    is_low: Any = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,9 @@ class OnlineSoftmax:
     may be finite and beyond what products give, as where a mask adds the least number.  lift:
     exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
     2 ** (lift + rescale) at most.  tracks: whether the largest score of a row is asked for, which
-    may be above its reference.
+    may be above its reference.  by_bits: whether scores are compared as integers, three at a time,
+    where no reference is negative: bits of positive numbers have their order, and a negative score
+    never moves such a reference.
     """
 
     factor: Any
@@ -82,6 +87,7 @@ class OnlineSoftmax:
     may_be_far: bool = False
     lift: int = 0
     tracks: bool = False
+    by_bits: bool = False
 
     @stretch("softmax")
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
@@ -90,7 +96,8 @@ class OnlineSoftmax:
         most = [_over_quad(own, _max) for own in lanes]
         exponentials = self._exponentials(scores, self._base(most, is_masked))
         totals = [_Chains.of(exponentials, half, None).whole for half in HALVES]
-        return Step(exponentials, Rows(most, totals, lanes if self.tracks else []), ())
+        largest = lanes if self.tracks else []
+        return Step(exponentials, Rows(most, totals, largest, self._is_low(most)), ())
 
     @stretch("softmax")
     def next(
@@ -104,12 +111,12 @@ class OnlineSoftmax:
     ) -> Step:
         """pin(value): has a value computed no later than here; of the sums of the first
         `pinned` eighths of the exponentials."""
-        lanes = self._lane_maximum(scores)
+        lanes = self._lane_maximum(scores, rows.is_low)
         # Only a step whose maximum outgrows the reference, a few of each row, goes through the
         # exchange between lanes and the scaling of sums.
         grows = self._any_grows(lanes, rows.reference) if self.rescale else None
         moved = chosen(
-            grows, _Moved(rows.reference, rows.total, rows.total),
+            grows, _Moved(rows.reference, rows.total, rows.total, rows.is_low),
             lambda: self._moved(lanes, rows, is_masked), lambda: _kept(rows),
         )  # fmt: skip
         exponentials = self._exponentials(scores, self._base(moved.reference, is_masked))
@@ -120,7 +127,8 @@ class OnlineSoftmax:
         largest = (
             [_max(*pair) for pair in zip(rows.largest, lanes, strict=True)] if self.tracks else ()
         )
-        rows = Rows(moved.reference, [chain.whole for chain in chains], largest)
+        totals = [chain.whole for chain in chains]
+        rows = Rows(moved.reference, totals, largest, moved.is_low)
         return Step(exponentials, rows, moved.scale, grows)
 
     def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> _Moved:
@@ -129,7 +137,7 @@ class OnlineSoftmax:
         most = [_over_quad(_max(own, old), _max) for own, old in pairs]
         scale = self.shares(rows.reference, self._base(most, is_masked))
         totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
-        return _Moved(most, totals, scale)
+        return _Moved(most, totals, scale, self._is_low(most))
 
     def fixed(self, scores: Sequence[Any], rows: Rows, scale: Sequence[Any]) -> list[Any]:
         """Exponentials of rows whose maximum is known, times a factor of each row."""
@@ -169,11 +177,31 @@ class OnlineSoftmax:
 
     # ---- parts
 
-    def _lane_maximum(self, scores: Sequence[Any]) -> list[Any]:
-        """The largest score that the lane has of each row; two chains a row."""
-        return [
-            _max(*(_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1))) for half in HALVES
-        ]
+    def _lane_maximum(self, scores: Sequence[Any], is_low: Any = None) -> list[Any]:
+        """The largest score that the lane has of each row; two chains a row.
+
+        is_low: see `Rows`; where it is not, 0 stands for negative ones.
+        """
+
+        def largest() -> list[Any]:
+            return [
+                _max(*(_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1)))
+                for half in HALVES
+            ]
+
+        if is_low is None:
+            return largest()
+        zeros = [ops.f32(0.0) for _ in HALVES]
+        return chosen(
+            is_low, zeros, largest, lambda: [_largest_bits(_of_row(scores, h)) for h in HALVES]
+        )
+
+    def _is_low(self, reference: Sequence[Any]) -> Any:
+        """Whether a reference of the warp's rows is negative, i1; None: nobody asks."""
+        if not self.by_bits:
+            return None
+        below = [arith.NegFOp(r).result for r in reference]
+        return is_any_above(arith.MaxNumFOp(*below).result, 0.0)
 
     def _base(self, most: Sequence[Any], is_masked: bool) -> list[Any]:
         """Value that is subtracted: no difference of infinities, where a row has no score yet."""
@@ -275,7 +303,7 @@ class _Chains:
 
 def _kept(rows: Rows) -> _Moved:
     """References and sums as they are, and scales of 1."""
-    return _Moved(rows.reference, rows.total, [ops.f32(1.0) for _ in HALVES])
+    return _Moved(rows.reference, rows.total, [ops.f32(1.0) for _ in HALVES], rows.is_low)
 
 
 def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
@@ -307,6 +335,23 @@ def _chain(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
     for value in values[1:]:
         found = combine(found, value)
     return found
+
+
+def _largest_bits(values: Sequence[Any]) -> Any:
+    """The largest of some f32, or 0 where all are negative, by their bits; two chains.
+
+    Two maxima of integers in a row are one instruction of sm_90, and none is of floats.
+    """
+    bits = [llvm.BitcastOp(ops.i32_type(), value).result for value in values]
+    found = list[Any]()
+    for i in (0, 1):
+        chain = bits[i::2]
+        largest = chain[0]
+        for bit in chain[1:]:
+            largest = arith.MaxSIOp(largest, bit).result
+        found.append(largest)
+    whole = arith.MaxSIOp(arith.MaxSIOp(*found).result, ops.const(0)).result
+    return llvm.BitcastOp(ops.f32_type(), whole).result
 
 
 def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:

@@ -28,7 +28,7 @@ from ...codegen.hopper.turns import StepTurns
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
-from ...mlir import arith, llvm, nvvm
+from ...mlir import arith, ir, llvm, nvvm
 from ...target import WARP_THREADS
 from .block_sm90 import Progress, SdpaBlock, Slots, unless
 from .computed_queries import ComputedQueries
@@ -112,6 +112,9 @@ class SdpaConsumer:
             self.parts.score_steps.may_be_far,
             t.softmax.lift,
             t.softmax.tracks,
+            # Beside masks, whose steps have a copy of all this each, it was no faster; with fp8 it
+            # was not timed.
+            by_bits=not (self.parts.masks.steps or t.kind.is_fp8),
         )
         self.turns = StepTurns(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
@@ -198,7 +201,8 @@ class SdpaConsumer:
     def _nothing_behind(self) -> Behind:
         t, zero, low = self.tiling, ops.f32(0.0), ops.f32(-math.inf)
         words = t.keys * t.kind.element_bytes // 8
-        rows = Rows([low, low], [zero, zero], [low, low] if t.softmax.tracks else [])
+        is_low = ops.const(1, ir.IntegerType.get_signless(1)) if self.softmax.by_bits else None
+        rows = Rows([low, low], [zero, zero], [low, low] if t.softmax.tracks else [], is_low)
         zeros = [zero] * (t.width // 2)
         state = Attended(
             Cursor(),

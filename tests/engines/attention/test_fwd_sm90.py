@@ -293,6 +293,26 @@ def test_sums_that_grow_are_rescaled():
 
 
 @pytest.mark.in_turn
+@pytest.mark.parametrize("levels", [(3.0, -2.0, 1.0, -0.5, -4.0), (3.0, 2.0, 1.0, 0.5, 4.0)])
+def test_signs_of_references(levels):
+    """Scores are compared as integers where no row of a warp has a negative reference: of some rows
+    they are negative in the blocks that come first, or, in the second case, in all."""
+    pattern = Pattern(queries=130, keys=320, depth=16, dtype="HALF", statistics="both")
+    graph = pattern.g.graph.finalize()
+    given = random_inputs(graph, {})
+    rows = np.arange(130)
+    signs = np.where((rows < 16) | (rows % 5 == 0) & (rows >= 64), -4.0, 4.0)  # a warp, and some
+    factors = {"q": signs, "k": np.repeat(levels, 64)}
+    for tensor in graph.inputs:
+        if tensor.name in factors:
+            size = np.abs(given[tensor.uid].astype(np.float32)) + 0.2
+            signed = size * factors[tensor.name][:, None]
+            given[tensor.uid] = signed.astype(tensor.type.numpy)
+    for config in (0, 1):
+        run(pattern, {"KERNEL_CFG": config}, inputs=given)
+
+
+@pytest.mark.in_turn
 def test_rows_with_nothing_hide_no_growth_of_others():
     """Rows 18 and 26 are of one thread; the second's growth is no number."""
 
