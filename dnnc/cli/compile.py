@@ -119,8 +119,7 @@ def compile_file(
     fusions have kernels, each has a cubin: FILE.0.cubin, FILE.1.cubin, ... for FILE.cubin.
 
     --emit c writes the plan, of a graph or of a .dnnplan file, as a header and a source in C that
-    need the CUDA driver alone.  Their functions
-    begin with the name of FILE.
+    need the CUDA driver alone.  The names of their functions begin with that of FILE.
 
     A plan that was made before is taken from the cache (dnnc cache info).
     """
