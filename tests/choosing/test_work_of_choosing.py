@@ -17,6 +17,7 @@ import dnnc
 from dnnc.choosing import heuristics
 from dnnc.choosing.variants import guarded_configs
 from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named
 from dnnc.engines.product import knobs_sm90
 from dnnc.engines.product.matmul_sm80 import MatmulSm80Engine
 from dnnc.engines.product.matmul_sm90 import MATMUL_SM90, MatmulSm90Engine
@@ -59,6 +60,30 @@ def test_copies_of_a_gradient_are_chosen_once():
     dw = g.conv_wgrad(image=x, loss=dy, padding=1, stride=1, dilation=1)
     dw.set_output().set_dim([24, 16, 3, 3])
     assert calls(lambda: ranked(g)) < 500_000
+
+
+def test_copies_are_predicted_for_the_sizes_that_are_assumed():
+    """Whatever sizes were asked about before."""
+
+    def fusion():
+        g = dnnc.pygraph(target="sm_90a", io_data_type="f16", intermediate_data_type="f32")
+        n = dnnc.Dim("N", max=65536)
+        x, dy = (g.tensor([n, 64, 28, 28]) for _ in range(2))
+        g.conv_wgrad(image=x, loss=dy, padding=1, stride=1, dilation=1).set_output().set_dim(
+            [64, 64, 3, 3]
+        )
+        return partition(g.graph.finalize(), [g.graph.live_ops])[0]
+
+    engine, target = engine_named("conv_wgrad_sm90"), of("sm_90a")
+    first = fusion()
+    knobs = engine.candidates(first, target)[0]
+
+    def seconds(fusion, n):
+        with assuming({"N": n}):
+            return engine.predict(fusion, knobs, target).seconds
+
+    seconds(first, 4096)
+    assert seconds(first, 8) == seconds(fusion(), 8)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region, copy_region, read_values
 from ...codegen.walk.region_walk import inputs_of
 from ...dialect import dnn
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion, remembered_at_sizes
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise
 from ...dialect.tensor import Tensor, packed_strides
@@ -169,7 +169,7 @@ def _join(output: Output, own: Output) -> None:
     output.buffers |= own.buffers
 
 
-@remembered
+@remembered_at_sizes
 def _choice(fusion: Fusion, target: Target) -> tuple[Engine, Knobs, float]:
     found = [
         (engine, knobs, engine.predict(fusion, knobs, target).seconds)
