@@ -108,8 +108,8 @@ class SplitSum:
 
     def free(self, thread: Any) -> None:
         """Tells all blocks that this one has read their buffers."""
-        if self.is_shared:
-            tma.show_writes()
+        if self.is_shared:  # copies write there next
+            tma.end_reads(of_cluster=True)
         self._arrive(self._free, thread)
 
     def wait_free(self, phase: Any) -> None:

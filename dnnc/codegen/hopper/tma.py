@@ -257,18 +257,18 @@ def show_writes() -> None:
     _fence()
 
 
-def end_reads() -> None:
+def end_reads(*, of_cluster: bool = False) -> None:
     """Ends this thread's reads of shared memory before an arrival lets copies write there.
 
-    An arrival alone is no order between reads and copies, which go other ways: `ldmatrix` was seen
-    to read what a copy brought after it, while another warpgroup's products had all of shared
-    memory.
+    of_cluster: of other blocks' memory, too.  An arrival alone is no order between reads and
+    copies, which go other ways: `ldmatrix` was seen to read what a copy brought after it, while
+    another warpgroup's products had all of shared memory.
     """
-    _fence()
+    _fence("cluster" if of_cluster else "cta")
 
 
-def _fence() -> None:
+def _fence(space: str = "cta") -> None:
     nvvm.fence_proxy(
         ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
-        space=ir.Attribute.parse("#nvvm.shared_space<cta>"),
+        space=ir.Attribute.parse(f"#nvvm.shared_space<{space}>"),
     )
