@@ -112,9 +112,8 @@ class SdpaConsumer:
             self.parts.score_steps.may_be_far,
             t.softmax.lift,
             t.softmax.tracks,
-            # Beside masks, whose steps have a copy of all this each, it was no faster; with fp8 it
-            # was not timed.
-            by_bits=not (self.parts.masks.steps or t.kind.is_fp8),
+            # Beside masks, whose steps have a copy of all this each, it was no faster.
+            by_bits=not self.parts.masks.steps,
         )
         self.turns = StepTurns(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -t sm_80 -p 'fuse,select-engine' --split-input-file | filecheck %s
 // RUN: dnnc opt %s -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4}' --split-input-file | filecheck %s --check-prefix=CHOSEN
 
 // Without choices, the fastest prediction wins.

@@ -110,7 +110,7 @@ def test_every_tile(tile):
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize(("depth", "stages"), [(32, 2), (32, 5), (64, 2), (64, 3)])
+@pytest.mark.parametrize(("depth", "stages"), [(32, 2), (32, 6), (64, 2), (64, 3)])
 @pytest.mark.parametrize("channels", [3, 64])
 def test_depths_and_stages(channels, depth, stages):
     g = new_graph()

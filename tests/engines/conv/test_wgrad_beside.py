@@ -140,8 +140,7 @@ def test_what_is_computed_in_f32_takes_the_other_type(is_image, target):
     assert len(kernels) <= 3
 
 
-# Panels of taps that lie a few pixels apart, at the end of shared memory.
-OVERLAPS = pytest.mark.overlaps
+OVERLAPS = pytest.mark.overlaps  # panels of taps, which lie a few pixels apart
 COMPUTED = {
     "halo, groups, sum of dY": (
         [2, 128, 3, 16], [64, 64, 3, 3], around(2, 1, 2), {**HALO, "TILE_ROWS": 1}
@@ -164,7 +163,7 @@ COMPUTED = {
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=OVERLAPS if "groups" in n else ()) for n in COMPUTED]
+    "name", [pytest.param(n, marks=OVERLAPS if "halo" in n else ()) for n in COMPUTED]
 )
 def test_blocks_compute_x(name):
     """In two launches, where padding is seen or there is none.  Inputs are positive, so that no sum
