@@ -6,10 +6,13 @@ import pytest
 import dnnc
 from dnnc import compiler, dtypes
 from dnnc.choosing.heuristics import best_config
+from dnnc.codegen import ops
+from dnnc.codegen.state import each
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
-from dnnc.engines.attention import bwd_ahead
+from dnnc.engines.attention import bwd_ahead, bwd_schedule
+from dnnc.engines.attention.bwd_ahead import Ahead
 from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
@@ -283,18 +286,34 @@ def test_the_same_bits_each_time(arguments, columns):
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(
-    ("arguments", "dims"),
+    ("arguments", "dims", "late"),
     [
-        (FULL, heads_of(16, heads=3)),
-        ({**CAUSAL, **REPEATED}, heads_of(16, heads=4, kv_heads=2)),
-        (CAUSAL, heads_of(192, 8, heads=2)),
+        (FULL, heads_of(16, heads=3), 1000),
+        ({**CAUSAL, **REPEATED}, heads_of(16, heads=4, kv_heads=2), 1000),
+        (CAUSAL, heads_of(192, 8, heads=2), 4000),
     ],
     ids=["full", "ordered", "registers"],
 )
-def test_sums_are_filled_by_tiles_before(arguments, dims, monkeypatch):
-    """With no waves of tiles between, so that a tile often finds its sums not filled."""
+def test_sums_are_filled_by_tiles_before(arguments, dims, late, monkeypatch):
+    """Sections of one head, and no waves of tiles between: a tile finds its sums not filled, and
+    waits for the first share, which takes longer to fill than the tile's first products."""
     monkeypatch.setattr(bwd_ahead, "WAVES", 0)
+    for name in ("_HEADS_IN_STEP", *(f"{n}SECTION_BYTES" for n in ("_", "_SHORT_", "_ORDERED_"))):
+        monkeypatch.setattr(bwd_schedule, name, 1)
+    fill, filled = Ahead._fill, []
+
+    def fill_late(self, unit, share, lane):
+        filled.append(unit)
+
+        @each(0, ops.select(share.eq(0), late, 0))
+        def _(i):
+            self.order.look(self._done(unit))
+
+        fill(self, unit, share, lane)
+
+    monkeypatch.setattr(Ahead, "_fill", fill_late)
     run(arguments, dtypes.bf16, rows=70, columns=150, **dims)
+    assert filled
 
 
 @pytest.mark.in_turn
