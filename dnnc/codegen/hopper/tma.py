@@ -245,7 +245,7 @@ def wait(pending: int) -> None:
 
 
 def show_to_bulk() -> None:
-    """Shows this thread's writes to memory to what is copied or added in bulk later."""
+    """Orders this thread's writes to memory before later bulk copies and additions."""
     llvm.inline_asm(None, [], "fence.proxy.async;", "", has_side_effects=True)
 
 

@@ -22,7 +22,7 @@ def update(pointer: Any, value: Any, operation: str) -> None:
 
 
 def seen(pointer: Any) -> Any:
-    """The i32 at an address that others update; it may be one that was there before."""
+    """The i32 at an address that others update; possibly an older one than the latest."""
     where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
     text = "ld.relaxed.gpu.global.u32 $0, [$1];"
     return wrapped(llvm.inline_asm(ops.i32_type(), [where], text, "=r,l", has_side_effects=True))

@@ -28,8 +28,8 @@ def larger(found: Any, values: Sequence[Any]) -> Any:
 def meet(pointer: Any, found: Any, thread: Any, *, looks_first: bool = False) -> None:
     """The f32 at an address becomes the largest of itself and of all lanes' bits.
 
-    looks_first: it is updated only where that makes it larger: updates of one address follow each
-    other, and of many blocks few make it larger.
+    looks_first: whether it is read first, and updated only where that makes it larger: updates of
+    one address run one after the other, and few of many blocks make it larger.
     """
     distance = 1
     while distance < WARP_THREADS:

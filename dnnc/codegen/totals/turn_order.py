@@ -36,16 +36,17 @@ class TurnOrder:
         return _next(llvm.PtrToIntOp(ops.i64_type(), self.words).result)
 
     def next_of(self, flag: Any) -> Any:
-        """Adds 1 to a flag, by number, in no order to anything else; gives what it was before."""
+        """Adds 1 to a flag, by number, ordering no other access; gives what it was before."""
         return _next(self._place(flag))
 
     def add(self, flag: Any) -> None:
-        """Adds 1 to a flag, for who sees what this thread's warp wrote before a barrier of it."""
+        """Adds 1 to a flag, by number, and releases what the warp wrote before its last barrier."""
         text = "red.release.gpu.global.add.u32 [$0], 1;"
         llvm.inline_asm(None, [self._place(flag)], text, "l", has_side_effects=True)
 
     def look(self, flag: Any) -> Any:
-        """The flag; what was written before it became so is seen, in bulk too."""
+        """The flag, by number; acquires what others wrote before they set it, for bulk
+        operations, too."""
         text = "ld.acquire.gpu.global.u32 $0, [$1]; fence.proxy.async;"
         return wrapped(
             llvm.inline_asm(

@@ -1,11 +1,11 @@
 # pyright: basic
-"""Zeros in the sums of dQ of tiles to come, under the products of the tiles before them.
+"""Ahead: fills sums of dQ with zeros for later tiles while the tiles before them multiply.
 
-The tiles of some keys of a head, or of a part of the query heads that share it, are a unit, whose
-sums of dQ lie together.  The kernel before the main one fills the first units with zeros.  A warp
-of each tile, which has nothing else to do, fills a share of a later one.  A tile whose unit is not
-filled takes the shares that nobody has taken, and then waits for those alone whose blocks have
-begun, in whatever order the device starts them.
+A unit is a head of keys, or a part of the query heads that share it: its tiles add to the same sums
+of dQ, which lie together.  The kernel before the main one fills the first units with zeros.  An
+idle warp of each tile fills a share of a later unit.  A tile whose own unit is not filled takes the
+shares that no tile has taken, then waits for the other shares, whose blocks are running: it never
+waits for a block that has not started, in whatever order the device starts them.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ _ROUND_BYTES = _TOGETHER * WARP_THREADS * _VECTOR_BYTES
 
 @dataclass
 class Ahead:
-    """sums: the workspace buffer.  words: that of numbers, all 0 at first: of each unit how many
-    shares are taken, then how many are filled."""
+    """sums: the workspace buffer of dQ.  words: the workspace buffer of a `TurnOrder`, all 0 at
+    first, with two flags for each unit: how many of its shares are taken, and, after those of all
+    units, how many are filled."""
 
     kernel: Kernel
     schedule: GradientSchedule
@@ -47,8 +48,8 @@ class Ahead:
 
     @staticmethod
     def is_needed(schedule: GradientSchedule, sm_count: int) -> bool:
-        """Whether there may be units that the kernel before does not fill, and surely are tiles,
-        of few keys."""
+        """Whether keys are few, but at least one, so that there are tiles, and there may be units
+        that the kernel before does not fill."""
         least, most = schedule.keys.bounds()
         is_short = least > 0 and most <= _MOST_KEYS
         return is_short and (schedule.units - _first(schedule, sm_count)).bounds()[1] > 0
@@ -65,16 +66,17 @@ class Ahead:
 
     @property
     def first_block(self) -> Expr:
-        """Blocks of queries of the units before these."""
+        """The number of the first block of queries that is filled ahead."""
         return self.first * self.schedule.unit_blocks
 
     # ---- by a whole warp of the main kernel
 
     def work(self, number: Any, tile: KeyTile, begin: Callable[[], None]) -> None:
-        """Begins once the sums of a tile's unit are filled, and fills a share of a later unit.
+        """Calls `begin` once the sums of a tile's unit are filled, and fills a share of a later
+        unit.
 
-        number: of the block.  All is one loop: where a second one is, the assembler spills
-        registers of the consumers.
+        number: of the tile, in the order in which tiles come.  All is one loop: beside a second
+        one the assembler spills registers of the consumers.
         """
         kernel, s = self.kernel, self.schedule
         first, columns = kernel.size(self.first), kernel.size(s.columns)

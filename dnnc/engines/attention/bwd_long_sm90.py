@@ -1,7 +1,7 @@
 # pyright: basic
 """The main kernel of engine sdpa_bwd_sm90 where heads are longer than 128.
 
-    warp 0       loads as for shorter heads
+    warps 0, 3   load, and fill sums of dQ with zeros, as for shorter heads
     warpgroup 1  for each block of queries, of the tile's 64 keys:
                    start S' = K @ Q' and dP' = V @ dO', exponentials while dP' runs
                    P', dS' in registers; dS to shared memory; dV += P' @ dO
