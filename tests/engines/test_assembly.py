@@ -558,7 +558,9 @@ def test_rows_come_through_rings_and_clusters(target):
     assert_fits(assembled("rows", layernorm_backward, ring, target), target)
     shared = {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 16, "TILE_CGA": 2}
     assert_fits(assembled("rows", layernorm, shared, target), target)
-    kept = {"TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
+    # 1024 threads have 64 registers each, of which the assembler spills one for sm_120.
+    threads = 512 if of(target).capability >= (12, 0) else 1024
+    kept = {"TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
     assert_fits(assembled("rows", layernorm, kept, target), target)
 
 
