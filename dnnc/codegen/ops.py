@@ -334,7 +334,7 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def part(value: Any, start: int, width: int) -> Any:
-    """Some consecutive elements of a fragment."""
+    """The `width` elements of a fragment from `start` on."""
     if width == width_of(value):
         return value
     return from_elements([extract(value, start + i) for i in range(width)])
@@ -407,8 +407,10 @@ def store_streamed(pointer: Any, value: Any, size: int) -> None:
 
 
 def load_hinted(pointer: Any, type_: Any, size: int, policy: Any) -> Any:
-    """Loads `size` aligned bytes of global memory, past the first cache, of which the second one
-    is told what to do (i64, of `createpolicy`); fewer than four as any load does."""
+    """Loads `size` aligned bytes of global memory, past L1; fewer than four as any load does.
+
+    policy: what L2 does with them (i64, of `createpolicy`).
+    """
     if size % 4:
         return load(pointer, type_, size)
     words = size // 4

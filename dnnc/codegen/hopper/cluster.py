@@ -79,21 +79,21 @@ class Cluster:
         return ops.block_count() // self.blocks
 
 
-def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
+def resident_clusters(sms: Size, blocks: int) -> Expr:
     """How many clusters run at the same time, a block to an SM; one at least.
 
     A cluster lies in one part (GPC) of the device, whose parts differ in size: those of 4 and 8
     blocks leave some SMs unused.  Of the 132 of an H100 120 take part, by the driver's
     count.  One cluster too many would wait for all of the others.
     """
-    usable = Expr.of(multiprocessors)
+    usable = Expr.of(sms)
     return maximum((usable if blocks <= 2 else usable * 10 // 11) // blocks, 1)
 
 
 @functools.cache
-def residents(multiprocessors: int, blocks: int) -> int:
+def residents(sms: int, blocks: int) -> int:
     """The resident blocks for a known number of SMs."""
-    found = resident_clusters(multiprocessors, blocks).constant
+    found = resident_clusters(sms, blocks).constant
     assert found is not None
     return found
 

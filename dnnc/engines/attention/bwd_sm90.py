@@ -344,7 +344,7 @@ def _tiling(
 
 
 def _waves(tiles: int, processors: int, longest: float) -> float:
-    """How many tiles of the mean length follow each other on a multiprocessor.
+    """How many tiles of the mean length follow each other on an SM.
 
     longest: that of the longest tile; where they are not alike, short ones fill up the end.
     """

@@ -37,8 +37,7 @@ _DOCS = {
     "TILE_CGA_M": "blocks of a cluster of other channels, which share X",
     "TILE_CGA_N": "blocks of a cluster of other pixels, which share W",
     "SPLIT_K_SLC": "blocks of a cluster that share a tile's input channels",
-    "SWIZZLE": "output channels whose tiles follow each other, so that they find X in the second "
-    "cache",
+    "SWIZZLE": "output channels whose tiles follow each other, so that they find X in L2",
     "SWAP_AB": "1: pixels along the instruction's rows, channels along its columns",
 }
 
