@@ -159,7 +159,7 @@ def _sizes(texts: Sequence[str]) -> list[dict[str, int]]:
 
 @contextlib.contextmanager
 def _executor(jobs: int | None) -> Generator[ThreadPoolExecutor | None]:
-    """So many threads, each of which has a compile worker; None: one a processor."""
+    """Makes `jobs` threads, each of which has a compile worker; None: one a processor."""
     if jobs is None:
         yield None
         return

@@ -51,7 +51,7 @@ class Windows:
 
     @property
     def steps(self) -> int:
-        """Such units an element."""
+        """Places, in these units, from one element to the next."""
         return 2 * self.unit
 
     @property

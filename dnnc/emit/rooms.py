@@ -54,11 +54,11 @@ class Rooms:
         self._workspace = self._plan.expression(variant.workspace_bytes)
 
     def memset(self, uid: int, offset: str, count: str) -> Iterator[str]:
-        """So many bytes from an offset lie in the tensor; uid -1: the workspace."""
+        """Checks that `count` bytes from an offset lie in the tensor; uid -1: the workspace."""
         yield from self._inside(uid, self._plan.expression(offset), self._plan.expression(count))
 
     def pointer(self, uid: int, offset: str) -> Iterator[str]:
-        """An offset is one of the tensor, or right behind it."""
+        """Checks that an offset is one of the tensor, or right behind it."""
         if offset != "0":
             yield from self._inside(uid, self._plan.expression(offset), Expr.of(0))
 

@@ -25,7 +25,7 @@ class AskedTarget:
 
     @property
     def named(self) -> str | DeviceProperties | None:
-        """As `dnnc.compile` takes it; None: the device here.
+        """The target as `dnnc.compile` takes it; None: the device here.
 
         With `sm_count`, one target is a device that has so many SMs.
         """

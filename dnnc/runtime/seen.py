@@ -215,7 +215,7 @@ def _torch_guards() -> Any:
 
 @functools.cache
 def _guards_of(torch: Any) -> Any:
-    """It is no documented interface, so it is used only if it tells apart what it must."""
+    """torch's check, or None where it does not tell apart what it must: it is not documented."""
     try:
         from torch._C._dynamo.guards import TensorGuards  # pyright: ignore
 

@@ -48,7 +48,7 @@ def of_plan(plan: Plan, sizes: Mapping[str, int], seed: int = 0) -> Iterator[tup
 
 
 def _random(rng: np.random.Generator, count: int, dtype: DType) -> Array:
-    """So many elements in memory."""
+    """Random values of `count` elements, as they lie in memory."""
     if dtype.kind == "b":
         return rng.integers(0, 256, dtype.storage_bytes(count), np.uint8)
     if dtype.is_fp8:

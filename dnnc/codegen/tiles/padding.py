@@ -63,5 +63,5 @@ class PaddingBits:
 
 
 def _bit(place: int) -> int:
-    """As a signed word."""
+    """The word, as a signed number, that has one bit set."""
     return (1 << place) - (1 << 32 if place == MOST_BITS - 1 else 0)

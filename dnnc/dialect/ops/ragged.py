@@ -66,7 +66,7 @@ class _Ragged(Op):
         ]
 
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
-        """As many rows for each sequence, all in use or fewer."""
+        """Lengths at random, or offsets: each sequence has room for the same number of rows."""
         dims = [extent.evaluate(sizes) for extent in tensor.shape]
         batch, _, most, _ = (extent.evaluate(sizes) for extent in self.padded.shape)
         room = min(most, self.packed.shape[2].evaluate(sizes) // max(1, batch))

@@ -260,7 +260,7 @@ def _widened(range_: Range) -> Range:
 
 
 def _rounded(range_: Range) -> Range:
-    """As the graph rounds numbers: a larger one is not smaller then."""
+    """The range in f32, as the graph rounds numbers: a larger one is not smaller then."""
     low, high = (arith.SIToFPOp(ops.f32_type(), end).result for end in range_)
     return low, high
 

@@ -75,7 +75,7 @@ class Attention:
 
     @property
     def score(self) -> Tensor:
-        """The scores that are softened, [batch, Sq, Skv]."""
+        """The scores that the softmax is taken of, [batch, Sq, Skv]."""
         return self.maximum.x
 
     @property

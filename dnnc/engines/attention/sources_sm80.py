@@ -100,7 +100,7 @@ class Keys:
         return Entry(ops.minimum(length, self.kernel.size(self.size)))
 
     def pointer(self, start: Any, offset: Any) -> Any:
-        """So many elements on."""
+        """The address of the element `offset` after the one at `start`."""
         return ops.gep(start, offset, register_type(self.source.tensor.type))
 
     def times_stride(self, number: Any, axis: int) -> Any:

@@ -149,12 +149,12 @@ class GroupedFacts:
 
     @property
     def _line_registers(self) -> int:
-        """As it comes."""
+        """Registers of a line of pixels as it comes from memory."""
         return 2 * self.sets * (self.tap_registers or self.tap_words)
 
     @property
     def most_live(self) -> int:
-        """Beside which there is room for the rest of what a thread needs."""
+        """Registers beside which there is room for the rest of what a thread needs."""
         comes_in_parts = (self.tap_registers or 0) > self.tap_words
         return _MOST_BESIDE_PARTS if comes_in_parts else _MOST_LIVE
 

@@ -242,7 +242,7 @@ class ConvSm80Engine(Engine):
 
 
 def _cast(fusion: Fusion) -> Fusion:
-    """As the engine looks at it: with operands of one type."""
+    """The fusion as the engine looks at it: with operands of one type."""
     return with_casts(fusion, _PAIRS)
 
 

@@ -325,7 +325,7 @@ def _past_rows(facts: ProductFacts, outputs: int, columns: int) -> int:
 
 @remembered
 def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
-    """As the engine looks at it: with operands of types that are multiplied, where TMA reads."""
+    """The fusion as the engine has it: operands of types that it multiplies, where TMA reads."""
     return relaid_fusion(with_casts(fusion, _PAIRS), copied)
 
 

@@ -87,7 +87,7 @@ class Copy:
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """As the kernel takes them: signless, bytes that are only moved of any type."""
+        """Source and result as the kernel takes them: signless; bytes that are only moved as i8."""
         moves = self.source.type == self.result.type
         source, result = (
             replace(t, dtype=dtypes.i8) if t.type.bits == 8 and (moves or t.type.is_integer) else t
