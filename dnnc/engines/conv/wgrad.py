@@ -343,8 +343,9 @@ def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
     """Reasons against operands that are not of one of some types, or other sums than f32."""
     if op.x.type == op.dy.type and op.x.type in types:
         return compute_reasons(op.compute_type, op.x.type, op.dy.type)
-    what = f"X {op.x.type}, DY {op.dy.type}"
+    what = f"X {op.x.type}, DY {op.dy.type} in {op.compute_type.cudnn}"
     supported = " or ".join(f"both {type_}" for type_ in types)
+    supported += "; i8, ui8 and fp8 are converted to these for sums in FLOAT"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 

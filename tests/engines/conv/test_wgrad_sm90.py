@@ -248,6 +248,12 @@ def test_refusals(build, clause):
     assert all(reason.what and reason.supported for reason in found)
 
 
+def test_a_refusal_of_bytes_says_which_sums_take_them():
+    (reason,) = reasons(wgrad_of_types("i8"))
+    assert reason.what == "X i8, DY i8 in INT32"
+    assert "i8, ui8 and fp8 are converted to these for sums in FLOAT" in reason.supported
+
+
 def wgrad_of_types(io):
     compute = dtypes.i32 if io == "i8" else dtypes.f32
     g = new_graph(dtypes.of(io), compute_data_type=compute)
