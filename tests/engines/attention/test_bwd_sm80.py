@@ -97,10 +97,9 @@ def test_a_score_mod_and_a_whole_bias():
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["sdpa_bwd_sm80"]
 
 
-def run_packed(engine, counts, width, **options):
-    """Rows of three sequences follow each other; statistics are padded."""
+def packed_gradient(counts, width, **options):
+    """A graph of three packed sequences, padded statistics, its lengths and offsets by heads."""
     most, total = max(counts), sum(counts)
-    firsts = np.cumsum([0, *counts])
     g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
     length = g.tensor([3, 1, 1, 1], data_type=dtypes.i32)
     offsets = {h: g.tensor([4, 1, 1, 1], data_type=dtypes.i32) for h in (1, 2)}
@@ -120,9 +119,18 @@ def run_packed(engine, counts, width, **options):
         tensor.set_output().set_stride([most * heads * width, width, heads * width, 1])
         tensor.set_ragged_offset(offsets[heads])
     g.validate()
+    return g, stats, length, offsets
+
+
+def run_packed(engine, counts, width, **options):
+    g, stats, length, offsets = packed_gradient(counts, width, **options)
     graph = g.graph.finalize()
+    firsts = np.cumsum([0, *counts])
     rng = np.random.default_rng(machine.current().seed)
-    known = {length.get_uid(): counts, stats.get_uid(): rng.normal(size=(3, 2, most, 1)) + 3}
+    known = {
+        length.get_uid(): counts,
+        stats.get_uid(): rng.normal(size=stats.get_dim()) + 3,
+    }
     known |= {x.get_uid(): firsts * heads * width for heads, x in offsets.items()}
     given = {}
     for tensor in graph.inputs:

@@ -23,7 +23,7 @@ from tests.dialect.attention_gradient_examples import gradient, soft_cap
 from tests.support import machine
 from tests.support.checked import check
 
-from .test_bwd_sm80 import everything, masked_by_blocks, run_packed
+from .test_bwd_sm80 import everything, masked_by_blocks, packed_gradient, run_packed
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
@@ -187,20 +187,52 @@ def blocks(g):
     return {"block_mask": g.tensor([2, 4, 2, 1], data_type=dtypes.ui8)}
 
 
-@pytest.mark.rotating
-@pytest.mark.parametrize("depth", [64, 128, 256])
-@pytest.mark.parametrize(
-    "arguments", [window, given_mask, capped, whole_bias, summed, blocks], ids=lambda f: f.__name__
-)
-def test_options_are_taken_in_three_launches(arguments, depth):
-    dims = heads_of(depth, heads=4, kv_heads=2, batch=2)
-    made = gradient(arguments, io=dtypes.bf16, rows=256, columns=256, **dims)()
-    graph = made.graph.finalize()
+def from_the_end(g):
+    return {**lengths(g), **BOTTOM_RIGHT}
+
+
+def documents(g):
+    numbers = g.tensor([2, 1, 256, 1], data_type=dtypes.i32)
+
+    def masked(graph, scores):
+        same = graph.cmp_eq(numbers, graph.transpose(numbers, [0, 1, 3, 2]))
+        return graph.binary_select(scores, float("-inf"), same)
+
+    return {**CAUSAL, "score_mod": masked}
+
+
+def given_derivative(g):
+    return {"score_mod": soft_cap, "score_mod_bprop": lambda graph, scores: graph.mul(scores, 0.5)}
+
+
+def assert_three_launches(graph):
     (choice,) = best_config(graph, of("sm_90a")).choices
     assert choice.engine.name == "sdpa_bwd_sm90"
     with dnn.context():
         work = compiler.advance(compiler.start(graph, of("sm_90a")), "kernel")
         assert str(work.module).count('kernel = "') == 3
+
+
+OPTIONS = [
+    window, from_the_end, given_mask, capped, given_derivative, documents, whole_bias, summed,
+    blocks,
+]  # fmt: skip
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("depth", [64, 128, 256])
+@pytest.mark.parametrize("arguments", OPTIONS, ids=lambda f: f.__name__)
+def test_options_are_taken_in_three_launches(arguments, depth):
+    dims = heads_of(depth, heads=4, kv_heads=2, batch=2)
+    made = gradient(arguments, io=dtypes.bf16, rows=256, columns=256, **dims)()
+    assert_three_launches(made.graph.finalize())
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("depth", [64, 128, 256])
+def test_packed_sequences_are_taken_in_three_launches(depth):
+    g, *_ = packed_gradient((100, 0, 256), depth)
+    assert_three_launches(g.graph.finalize())
 
 
 def test_few_tiles_are_split():
