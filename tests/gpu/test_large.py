@@ -36,8 +36,9 @@ def assert_close(actual, exact, dtype, slack=2.0, allowance=0.0, least=0.0):
     assert worst <= 8 * bound, f"an element is off by {worst:.3g} of its row's largest"
 
 
-def execute(graph, pack, options=None, sizes=None):
-    plan = dnnc.load(worker.compile_graph(graph, device.target(), options or Options()))
+def execute(graph, pack, options=None, sizes=None, target=""):
+    """target: what it is compiled for; "": the device's own, which is not sm_90a."""
+    plan = dnnc.load(worker.compile_graph(graph, target or device.target(), options or Options()))
     needed = plan.workspace_size(plan.sizes(pack, sizes))
     workspace = torch.empty(needed, dtype=torch.uint8, device="cuda") if needed else None
     plan.execute(pack, workspace, sizes=sizes)

@@ -20,7 +20,7 @@ from .. import ops
 from ..memory.smem import byte_pointer
 from . import mbarrier, tma, wgmma
 
-_SUMS_BARRIER = 7  # named barrier of the consumers
+_SUMS_BARRIER = 7  # named barrier of the consumers; see `epilogue_sm90`
 _GROUP = 4  # registers that lie together: 16 bytes of a thread
 
 

@@ -18,7 +18,11 @@ X, W, Y = [1, 16, 124, 1282, 722], [16, 16, 1, 3, 3], [1, 16, 124, 1280, 720]
 DTYPE = torch.bfloat16
 DEPTHS = (0, 71, 72, 73, 123)  # byte 2^31 of X is in slice 72
 
-sm90 = pytest.mark.sm90
+
+def by_both(prefix):
+    """An engine of any device, and that of Hopper's tensor cores, each with its target."""
+    hopper = pytest.param(f"{prefix}_sm90", "sm_90a", marks=pytest.mark.sm90)
+    return pytest.mark.parametrize(("engine", "target"), [(f"{prefix}_sm80", ""), hopper])
 
 
 def image_gradient(x, w, y, io):
@@ -35,12 +39,12 @@ def filter_gradient(x, w, y, io):
     return g
 
 
-@pytest.mark.parametrize("engine", ["conv_sm80", pytest.param("conv_sm90", marks=sm90)])
-def test_gradient_of_a_large_volume(engine):
+@by_both("conv")
+def test_gradient_of_a_large_volume(engine, target):
     dy, w = (last(dims, fresh, dtype=DTYPE) for dims in (Y, W))
     dx = last(X, poisoned, dtype=DTYPE)
     graph = image_gradient(X, W, Y, TYPES[DTYPE]).graph.finalize()
-    execute(graph, {"dy": dy, "w": w, "dx": dx}, Options(engine=engine))
+    execute(graph, {"dy": dy, "w": w, "dx": dx}, Options(engine=engine), target=target)
     dims, taps = X[:2] + X[3:], w[:, :, 0].double()
     for depth in DEPTHS:
         exact = torch.nn.grad.conv2d_input(dims, taps, dy[:, :, depth].double())
@@ -48,12 +52,12 @@ def test_gradient_of_a_large_volume(engine):
         assert_close(found.movedim(1, -1), exact.movedim(1, -1), DTYPE, slack=3.0, least=1.0)
 
 
-@pytest.mark.parametrize("engine", ["conv_wgrad_sm80", pytest.param("conv_wgrad_sm90", marks=sm90)])
-def test_gradient_of_a_large_volumes_filter(engine):
+@by_both("conv_wgrad")
+def test_gradient_of_a_large_volumes_filter(engine, target):
     x, dy = (last(dims, fresh, dtype=DTYPE) for dims in (X, Y))
     dw = last(W, poisoned, dtype=DTYPE)
     graph = filter_gradient(X, W, Y, TYPES[DTYPE]).graph.finalize()
-    execute(graph, {"x": x, "dy": dy, "dw": dw}, Options(engine=engine))
+    execute(graph, {"x": x, "dy": dy, "dw": dw}, Options(engine=engine), target=target)
     dims = W[:2] + W[3:]
     exact = torch.zeros(dims, dtype=torch.float64, device="cuda")
     for depth in range(X[2]):
