@@ -69,6 +69,10 @@ def parser() -> argparse.ArgumentParser:
     of_cases(written)
     plans = command("cudnn-plans", "cuDNN's fastest plan of each case, of all it has, on a GPU")
     plans.add_argument("--jobs", type=int, default=4, help="processes that build (%(default)s)")
+    plans.add_argument(
+        "--by-f16", action="store_true",
+        help="search in f16 for bf16 cases, too: `kernels` replays engine and knobs for these",
+    )  # fmt: skip
     of_cases(plans)
     resnet50 = timed("resnet50", "ResNet-50 beside cuDNN and torch, on a GPU", 7)
     resnet50.add_argument(
@@ -213,7 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import results
         from .peers import cudnn_search
 
-        ids = cudnn_search.matching(on_device.listed(given.set, given.seed), given.match)
+        cases = on_device.listed(given.set, given.seed)
+        ids = cudnn_search.matching(cases, given.match, by_f16=given.by_f16)
         made = results.Results(given.out, "cudnn-plans", results.metadata())
         cudnn_search.run_search(given, ids, made)
         return 0

@@ -159,12 +159,21 @@ _NETWORKS = {
 
 def wgrads(seed: int, count: int = 40) -> list[Case]:
     """Gradients of filters of layers of known networks, of batches from 2 to 256."""
+    return _of_networks(conv_wgrad, seed, count)
+
+
+def network_dgrads(seed: int, count: int = 40) -> list[Case]:
+    """Gradients by the image of the layers whose gradients of filters `wgrads` draws."""
+    return _of_networks(conv_dgrad, seed, count)
+
+
+def _of_networks(make: Callable[[str, str, ConvShape], Case], seed: int, count: int) -> list[Case]:
     draw = random.Random(seed)
     found: dict[str, Case] = {}
     while len(found) < count:
         h, c, k, r, stride, padding = draw.choice(draw.choice(list(_NETWORKS.values())))
         n, dtype = round(2 ** draw.uniform(1, 8)), draw.choice(("fp16", "bf16"))
-        case = conv_wgrad(dtype, "plain", ConvShape(n, (h, h), c, k, (r, r), stride, padding))
+        case = make(dtype, "plain", ConvShape(n, (h, h), c, k, (r, r), stride, padding))
         if max(case.flops / 600e12, case.bytes / 3e12) <= _LONGEST:
             found[case.id] = case
     return list(found.values())
@@ -215,6 +224,7 @@ DRAWN: dict[str, Callable[[int], list[Case]]] = {
     "memory-unlisted": memory_bound,
     "conv-unlisted": convs,
     "dgrad-unlisted": dgrads,
+    "dgrad-networks": network_dgrads,
     "conv-wgrad-unlisted": wgrads,
     "long-unlisted": long_products,
     "wide-conv-unlisted": wide_convs,

@@ -79,12 +79,24 @@ def _buffer(tensor: torch.Tensor) -> Any:
 
 def columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     """cudnn: the first plan of the heuristics that builds; cudnn_best: the fastest of all where
-    `cudnn-plans` has looked for it, else of those that can be tried in `bench.tune_seconds`."""
+    `cudnn-plans` has looked for it, else of those that can be tried in `bench.tune_seconds`.
+
+    A bf16 case that was not searched replays the plans of the case in f16, if cuDNN has them.
+    """
     has_method = case.p.get("epilogue") != "norm"  # or the frontend lacks one of its operations
     kind = CudnnGraph if has_method else DescriptorGraph
     made = kind(case, sets, bench.stream)
-    known = bench.cudnn_plans.get(case.id)
-    return _named(made, known) if known else _tuned(made, len(sets), bench)
+    if known := bench.cudnn_plans.get(case.id):
+        return _named(made, known)
+    known = bench.cudnn_plans.get(in_f16(case.id))
+    if known and {known.get("first"), known.get("best")} <= set(made.names()):
+        return _named(made, {**known, "searched": "fp16"})
+    return _tuned(made, len(sets), bench)
+
+
+def in_f16(id_: str) -> str:
+    """The id of a bf16 case's twin in f16, whose plans have the same engines and knobs."""
+    return id_.replace("/bf16/", "/fp16/", 1)
 
 
 def _named(made: CudnnGraph | DescriptorGraph, known: Mapping[str, Any]) -> dict[str, Column]:
@@ -97,7 +109,7 @@ def _named(made: CudnnGraph | DescriptorGraph, known: Mapping[str, Any]) -> dict
         index = names.index(name)
         if name not in launches:
             launches[name] = made.launch(index)
-        tried = {"tried": known["tried"], "failed": known["failed"]}
+        tried = {key: known[key] for key in ("tried", "failed", "searched") if key in known}
         return launches[name], {"plan": name, "index": index, **tried}
 
     return {"cudnn": column(known["first"]), "cudnn_best": column(known["best"])}

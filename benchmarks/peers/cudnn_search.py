@@ -221,6 +221,12 @@ def search(case: Any, stream: Any, lock: Path) -> dict[str, Any]:
     }
 
 
-def matching(cases: Sequence[Any], pattern: str) -> list[str]:
-    """Ids of the cases; those of one graph in different runs are one."""
-    return list(dict.fromkeys(case.id for case in cases if re.search(pattern, case.id)))
+def matching(cases: Sequence[Any], pattern: str, *, by_f16: bool = False) -> list[str]:
+    """Ids of the cases; those of one graph in different runs are one.
+
+    by_f16: bf16 cases stand for their twins in f16, whose plans `kernels` replays for them.
+    """
+    from .cudnn import in_f16
+
+    ids = (case.id for case in cases if re.search(pattern, case.id))
+    return list(dict.fromkeys(in_f16(id_) if by_f16 else id_ for id_ in ids))

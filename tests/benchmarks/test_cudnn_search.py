@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.cases import lists
 from benchmarks.peers import cudnn as cudnn_peers
 from benchmarks.peers import cudnn_search
 from benchmarks.results import Results
@@ -60,6 +61,47 @@ def test_winners_are_replayed_by_name():
     assert once.built == [1]
     with pytest.raises(RuntimeError, match="no plan"):
         cudnn_peers._named(Made(), {"error": "no plan"})
+
+
+class Listed(Made):
+    """A case's graph whose heuristics list the plans of `known`."""
+
+    known: tuple[str, ...] = ()
+
+    def __init__(self, case, sets, stream):
+        super().__init__()
+
+    def names(self) -> list[str]:
+        return list(self.known)
+
+
+@pytest.mark.parametrize(
+    ("listed", "is_replayed"),
+    [(["eng1", "eng2_k2=1", "eng2_k2=3"], True), (["eng1", "eng2_k2=1"], False)],
+)
+def test_a_bf16_case_replays_the_plans_of_its_twin(monkeypatch, listed, is_replayed):
+    monkeypatch.setattr(Listed, "known", listed)
+    monkeypatch.setattr(cudnn_peers, "CudnnGraph", Listed)
+    monkeypatch.setattr(cudnn_peers, "_tuned", lambda made, sets, bench: "tuned")
+    shape = "2x8x8x16-32x3x3-s1p1"
+    known = {"first": "eng1", "best": "eng2_k2=3", "tried": 3, "failed": 0}
+    plans = {f"conv_dgrad/fp16/plain/{shape}": known}
+    bench = Namespace(cudnn_plans=plans, stream=None, tune_seconds=0.0)
+    case = lists.case_of(f"conv_dgrad/bf16/plain/{shape}")
+    found = cudnn_peers.columns(case, [{}], bench)
+    if is_replayed:
+        assert found["cudnn_best"][1] == {
+            "plan": "eng2_k2=3", "index": 2, "tried": 3, "failed": 0, "searched": "fp16",
+        }  # fmt: skip
+    else:
+        assert found == "tuned"
+
+
+def test_bf16_cases_are_searched_in_f16_once():
+    ids = [f"conv_dgrad/{dtype}/plain/2x8x8x16-32x3x3-s1p1" for dtype in ("bf16", "fp16")]
+    cases = [lists.case_of(id_) for id_ in ids]
+    assert cudnn_search.matching(cases, "dgrad") == ids
+    assert cudnn_search.matching(cases, "dgrad", by_f16=True) == ids[1:]
 
 
 def _work(pipe, lock: str) -> None:
