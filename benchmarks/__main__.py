@@ -62,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
         "--plans", type=_named_folder, action="append", default=[], metavar="COLUMN=FOLDER",
         help="also time what `plans` wrote, as by another version of dnnc; may be repeated",
     )  # fmt: skip
+    kernels.add_argument(
+        "--adapter", type=Path, action="append", default=[], metavar="FILE",
+        help="a Python file whose CONTESTANTS are columns that may be chosen, too, of libraries "
+        "not known here; may be repeated",
+    )  # fmt: skip
     written = commands.add_parser("plans", help="write the plan of each case, without a GPU")
     written.add_argument("--out", type=Path, required=True, help="a folder")
     written.add_argument("--target", default="sm_90a", help="default: %(default)s")

@@ -38,7 +38,7 @@ def run_cases(
     if contestants.OURS in columns:
         _compile(cases, bench)
     for case in cases:
-        makers = {name: maker(contestants.ALL[name], case, bench) for name in columns}
+        makers = {name: maker(bench.contestants[name], case, bench) for name in columns}
         measured = measure_or_say(case, makers, bench)
         if measured is not None:
             results.add(case.id, row_of(case, measured))

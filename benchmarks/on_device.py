@@ -61,9 +61,10 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
     bench.plans = dict(given.plans)
     bench.cudnn_plans = cudnn_peers.read_winners(given.cudnn_plans)
     columns = [*given.columns.split(","), *(["plans"] if given.plans else [])]
-    unknown = set(columns) - set(contestants.ALL)
+    bench.contestants = contestants.ALL | contestants.adapted(given.adapter)
+    unknown = set(columns) - set(bench.contestants)
     if unknown:
-        raise ValueError(f"columns {sorted(unknown)}; there are {list(contestants.ALL)}")
+        raise ValueError(f"columns {sorted(unknown)}; there are {list(bench.contestants)}")
     kernels.run_cases(chosen(given), columns, bench, made)
 
 

@@ -12,13 +12,17 @@ from typing import Any
 
 from ..peers.torch_later import torch
 from . import kinds
-from .attention import HEADS, OTHER_HEADS, SIZES, attention, attention_of, is_seen
+from .attention import HEADS, OTHER_HEADS, SIZES, WINDOWS, attention, attention_of, is_seen
 from .case import Buffers, Case
 from .kinds import bytes_of
 
 KIND = "attention_backward"
 _SCORES = ("alibi", "band", "random")  # which have no case here
 _REPEATS = "/repeats"
+# (type, what else differs) of the rows at every size.
+_FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("bf16", {}), ("bf16", {"groups": 8}), ("fp16", {}), ("bf16", {"layout": "bshd"}),
+)  # fmt: skip
 
 
 def attention_backward(*args: Any, repeats: bool = False, **more: Any) -> Case:
@@ -27,35 +31,32 @@ def attention_backward(*args: Any, repeats: bool = False, **more: Any) -> Case:
 
 
 def listed() -> list[Case]:
-    """Heads of 64 and 128 at every size; then with other types, layouts and heads that share, other
-    heads at 4096 rows, the same bits each time; a window, a soft-cap, documents."""
+    """Heads of 64 and 128 at every size, also with heads that share, other types and layouts;
+    then other heads at 4096 rows, and other scores."""
     found = [
-        attention_backward("bf16", scores, b, h, s, d)
+        attention_backward(dtype, scores, b, h, s, d, **more)
         for (d, h), (b, s) in itertools.product(HEADS, SIZES)
+        for dtype, more in _FORMS
         for scores in ("full", "causal")
     ]
     for scores in ("full", "causal"):
-        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, groups=8))
-        found.append(attention_backward("fp16", scores, 4, 16, 4096, 128))
-        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, layout="bshd"))
         found += [attention_backward("bf16", scores, 4, 16, 4096, d, dv) for d, dv in OTHER_HEADS]
-        for h, groups in ((16, 1), (16, 8)):
-            found.append(
-                attention_backward("bf16", scores, 4, h, 4096, 128, groups=groups, repeats=True)
-            )
-        found.append(attention_backward("bf16", scores, 4, 32, 4096, 64, repeats=True))
+        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, groups=8, repeats=True))
     found.append(attention_backward("bf16", "causal", 1, 32, 4096, 128, groups=32))
-    found.append(attention_backward("bf16", "causal_window1024", 1, 16, 16384, 128))
-    for scores in ("causal_softcap50", "causal_documents1024"):
-        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128))
+    found += [
+        attention_backward("bf16", f"causal_{name}", b, 16, s, 128)
+        for name in ("softcap50", "documents1024")
+        for b, s in SIZES[1:]
+    ]
+    found += [attention_backward("bf16", f"causal_window{n}", 1, 16, 16384, 128) for n in WINDOWS]
     return found
 
 
 def ordered() -> list[Case]:
     """Gradients with the same bits each time, each beside the one that adds in any order."""
     return [
-        attention_backward("bf16", scores, 4, h, 4096, d, repeats=repeats)
-        for d, h in HEADS
+        attention_backward("bf16", scores, b, h, s, d, repeats=repeats)
+        for (d, h), (b, s) in itertools.product(HEADS, SIZES)
         for scores in ("full", "causal")
         for repeats in (False, True)
     ]

@@ -52,6 +52,8 @@ from .memory import (
 )
 from .packed import listed as listed_packed
 from .packed import packed_of
+from .packed_backward import listed as listed_packed_backward
+from .packed_backward import packed_backward_of
 from .paged import listed as listed_paged
 from .paged import paged_of
 from .part_norm import (
@@ -329,6 +331,11 @@ def packed() -> list[Case]:
     return listed_packed()
 
 
+def packed_backward() -> list[Case]:
+    """Packed sequences' gradients, each beside sequences of one length."""
+    return listed_packed_backward()
+
+
 def paged() -> list[Case]:
     """One query beside keys and values in pages, each case beside the one without; first the
     streaming kernel that copy bandwidth is read from."""
@@ -379,6 +386,7 @@ SETS = {
     "decode": decode,
     "few-queries": few,
     "packed": packed,
+    "packed-backward": packed_backward,
     "paged": paged,
     "parts": parts,
     "layouts": layouts,
@@ -415,6 +423,8 @@ def case_of(id_: str) -> Case:
         return rope_of(id_)
     if id_.startswith("parts/"):
         return parts_of(id_)
+    if id_.startswith("packed_backward/"):
+        return packed_backward_of(id_)
     if id_.startswith("packed/"):
         return packed_of(id_)
     if id_.startswith("paged/"):

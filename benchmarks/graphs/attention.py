@@ -140,7 +140,7 @@ def _of_sdpa(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple
     """Soft-caps and documents are a `score_mod`, beside which it takes no other mask."""
     more: dict[str, Any] = {}
     if p["softcap"] or p["documents"]:
-        more["score_mod"] = _score_mod(made, p)
+        more["score_mod"], _ = _score_mod(made, p)
     else:
         more["use_alibi_mask"] = bool(p["alibi"])
         if p["causal"]:
@@ -154,16 +154,22 @@ def _of_sdpa(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple
     )
 
 
-def _score_mod(made: Graph, p: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
-    """The function that modifies scores.  Its tensors are made first: it runs during lowering."""
+Modification = Callable[[Any, Any], Any]
+
+
+def _score_mod(made: Graph, p: Mapping[str, Any]) -> tuple[Modification, Modification | None]:
+    """The function that modifies scores, and that of their gradient, None where it stays as it is.
+    Their tensors are made first: they run during lowering."""
     kind = made.library.data_type
     low = made.number(_CUDNN_LOW, 4)
     cap = made.number(float(p["softcap"]), 4) if p["softcap"] else None
     own, other = _numbers(made, p) if p["documents"] else (None, None)
+    divided: list[Any] = []
 
     def modified(g: Any, s: Any) -> Any:
         if cap is not None:
-            s = g.mul(a=g.tanh(input=g.div(a=s, b=cap)), b=cap)
+            divided.append(g.div(a=s, b=cap))
+            s = g.mul(a=g.tanh(input=divided[-1]), b=cap)
         row, column = g.gen_index(input=s, axis=2), g.gen_index(input=s, axis=3)
         for index in (row, column):
             index.set_data_type(kind.INT32)
@@ -183,7 +189,11 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
             s = g.binary_select(input0=s, input1=low, mask=condition)
         return s
 
-    return modified
+    def gradient(g: Any, ds: Any) -> Any:
+        """What a mask hides has weights of 0, and so a gradient of 0."""
+        return g.tanh_backward(loss=ds, input=divided[-1])
+
+    return modified, gradient if cap is not None else None
 
 
 # ---- the gradient
@@ -203,15 +213,19 @@ def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
     rows = [p["b"], h, p["s"], 1]
     stats = made.input("stats", rows, [h * p["s"], p["s"], 1, 1], "fp32")
     more: dict[str, Any] = {"use_deterministic_algorithm": True} if p["repeats"] else {}
-    if p["causal"]:
-        more["diagonal_band_right_bound"] = 0
-    if p["window"]:
-        more["diagonal_band_left_bound"] = p["window"]
-    if p["softcap"] or p["documents"]:
-        if made.library is not dnnc:
-            raise ValueError("cuDNN's gradient of other scores wants a score_mod_bprop")
-        modified = {**p, "causal": 0, "window": 0}
-        more["score_mod"] = lambda g, s: _scored(made, modified, s)
+    is_modified = bool(p["softcap"] or p["documents"])
+    if is_modified and made.library is not dnnc:
+        more["score_mod"], gradient = _score_mod(made, p)
+        if gradient is not None:
+            more["score_mod_bprop"] = gradient
+    else:
+        if p["causal"]:
+            more["diagonal_band_right_bound"] = 0
+        if p["window"]:
+            more["diagonal_band_left_bound"] = p["window"]
+        if is_modified:
+            modified = {**p, "causal": 0, "window": 0}
+            more["score_mod"] = lambda g, s: _scored(made, modified, s)
     results = made.graph.sdpa_backward(
         name="sdpa_backward", stats=stats, attn_scale=p["d"] ** -0.5, **given, **more
     )

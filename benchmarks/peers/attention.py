@@ -15,7 +15,9 @@ from ..cases.case import Buffers, Case
 
 Call = Callable[[Buffers], Any]
 
-KINDS = ("attention", "attention_backward", "attention_fp8_backward", "packed", "paged")
+# Gradients whose forward pass torch runs itself.
+GRADIENTS = ("attention_backward", "packed_backward")
+KINDS = (*GRADIENTS, "attention", "attention_fp8_backward", "packed", "paged")
 FLASH_DEPTH = 256  # elements of a head that the flash and cuDNN backends take at most
 
 
@@ -30,6 +32,8 @@ def backends(case: Case) -> dict[str, Call]:
         return {}
     if case.kind == "packed":
         return {"torch": flash_of_packed(case)}
+    if case.kind == "packed_backward":
+        return {"torch": flash_gradient_of_packed(case)}
     if case.kind == "attention_backward":
         if is_modified(case):
             return {}
@@ -102,6 +106,24 @@ def flash_of_packed(case: Case) -> Call:
         first = s["first"].flatten()
         o, stats, *_ = run(q, k, v, first, first, longest, longest, 0.0, True, False)
         return o.transpose(0, 1), stats
+
+    return call
+
+
+def flash_gradient_of_packed(case: Case) -> Call:
+    """The call of the gradient of `flash_of_packed`, whose own results it takes: [t, h, d]."""
+    forward = torch.ops.aten._flash_attention_forward
+    run, longest = torch.ops.aten._flash_attention_backward, max(case.p["lengths"])
+    taken: dict[int, Any] = {}
+
+    def call(s: Buffers) -> Any:
+        q, k, v, do = (s[name][0].transpose(0, 1) for name in ("q", "k", "v", "do"))
+        first = s["first"].flatten()
+        if id(s) not in taken:
+            taken[id(s)] = forward(q, k, v, first, first, longest, longest, 0.0, True, False)
+        o, stats, state, unused, *_ = taken[id(s)]
+        found = run(do, q, k, v, o, stats, first, first, longest, longest, 0.0, True, state, unused)
+        return tuple(x.transpose(0, 1) for x in found)
 
     return call
 

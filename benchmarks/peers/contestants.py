@@ -6,8 +6,9 @@ on buffer set i, and writes the outputs or returns them.
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class Bench:
     tune_seconds: for the search of cuDNN's best plan, of cases that cudnn_plans lacks.
     modes: of `timing.MODES`; the first is judged, others stand beside.
     plans: column -> the folder of plan files that it runs.
+    contestants: those that may be asked for, ALL by default.
     """
 
     stream: Any
@@ -52,6 +54,7 @@ class Bench:
     cudnn_plans: cudnn_peers.Winners = field(default_factory=dict)
     modes: Sequence[str] = ("sustained",)
     plans: dict[str, Path] = field(default_factory=dict)
+    contestants: Mapping[str, Contestant] = field(default_factory=lambda: ALL)
 
 
 Contestant = Callable[[Case, Sequence[Buffers], Bench], dict[str, Column]]
@@ -133,7 +136,7 @@ def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str
     """torch: eager; torch_fused: cuBLASLt's epilogue; torch_cudnn: attention's other backend."""
     if case.kind in attention_peers.KINDS:
         calls = attention_peers.backends(case)
-        if case.kind == "attention_backward":  # the forward pass comes with the first call
+        if case.kind in attention_peers.GRADIENTS:  # the forward pass comes with the first call
             for call in calls.values():
                 call(sets[0])
         return {name: (_on_sets(call, sets), {}) for name, call in calls.items()}
@@ -164,3 +167,22 @@ ALL: dict[str, Contestant] = {
     "torch_compile": torch_compile_columns,
     "plans": columns_of_plans,
 }
+
+
+def adapted(paths: Sequence[Path]) -> dict[str, Contestant]:
+    """The CONTESTANTS of Python files, by column: libraries that are timed beside ours as they are.
+
+    A contestant of a case that its library lacks gives {}, or raises what its column then says.
+    """
+    found: dict[str, Contestant] = {}
+    for path in paths:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"{path} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        taken = (ALL | found).keys() & module.CONTESTANTS.keys()
+        if taken:
+            raise ValueError(f"{path}: columns {sorted(taken)} are there already")
+        found |= module.CONTESTANTS
+    return found

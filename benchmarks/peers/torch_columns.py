@@ -255,8 +255,8 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     is_plain |= case.kind in ("conv", "conv_dgrad") and p["epilogue"] == "plain"
     is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)  # fp8 too
     without = (
-        "add", "attention_backward", "attention_fp8_backward", "grouped", "packed", "paged",
-        "conv_wgrad",
+        "add", "attention_backward", "attention_fp8_backward", "grouped", "packed",
+        "packed_backward", "paged", "conv_wgrad",
     )  # fmt: skip
     if is_plain or case.kind in without:
         return None
