@@ -190,7 +190,7 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> tuple[Modification, Modific
         return s
 
     def gradient(g: Any, ds: Any) -> Any:
-        """What a mask hides has weights of 0, and so a gradient of 0."""
+        # Masks need nothing here: hidden scores have weights of 0, and so a gradient of 0.
         return g.tanh_backward(loss=ds, input=divided[-1])
 
     return modified, gradient if cap is not None else None

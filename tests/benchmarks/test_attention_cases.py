@@ -120,19 +120,12 @@ def test_the_engine_takes_all_as_one():
         assert not SDPA_FWD_SM90.supports(fusion, of("sm_90a")), case.id
 
 
-def test_the_engine_of_decoding_is_the_first():
-    for case in decoding():
-        graph, _ = our_graph(case)
-        best = next(iter(configs(graph, of("sm_90a"))))
-        assert [choice.engine.name for choice in best.choices] == ["sdpa_sm80"], case.id
-
-
 def test_few_queries_read_each_key_once():
-    """Heads that share keys are rows of one tile, also 16 queries of 8 heads."""
-    for case in few_queries():
+    """Heads that share keys are rows of one tile, of one query up to 16 queries of 8 heads."""
+    for case in [*decoding(), *few_queries()]:
         graph, _ = our_graph(case)
         (choice,) = next(iter(configs(graph, of("sm_90a")))).choices
-        assert (choice.engine.name, choice.knobs["PACK_GQA"]) == ("sdpa_sm80", 1), case.id
+        assert (choice.engine.name, choice.knobs["PACK_GQA"]) == ("sdpa_fwd_sm90", 1), case.id
 
 
 @pytest.mark.parametrize("scores", SCORES)

@@ -266,7 +266,7 @@ def test_plans_of_cudnn_come_from_the_rows(tmp_path):
 
 
 def test_unknown_columns_are_errors(peers, tmp_path):
-    given = Namespace(columns="dnnc,jax", compile_seconds=1.0, batch=[2])
+    given = Namespace(train=False, columns="dnnc,jax", compile_seconds=1.0, batch=[2])
     with pytest.raises(ValueError, match=r"\['jax'\]"):
         resnet50.run(given, peers, Results(tmp_path / "r.json", "resnet50", {}))
 
