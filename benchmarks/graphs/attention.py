@@ -157,14 +157,17 @@ def _of_sdpa(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple
 Modification = Callable[[Any, Any], Any]
 
 
-def _score_mod(made: Graph, p: Mapping[str, Any]) -> tuple[Modification, Modification | None]:
-    """The function that modifies scores, and that of their gradient, None where it stays as it is.
-    Their tensors are made first: they run during lowering."""
+def _score_mod(
+    made: Graph, p: Mapping[str, Any], is_gradient: bool = False
+) -> tuple[Modification, Modification]:
+    """The function that modifies scores, and that of their gradient.  Their tensors are made first:
+    they run during lowering."""
     kind = made.library.data_type
     low = made.number(_CUDNN_LOW, 4)
     cap = made.number(float(p["softcap"]), 4) if p["softcap"] else None
+    zero = made.number(0.0, 4) if is_gradient and cap is None else None
     own, other = _numbers(made, p) if p["documents"] else (None, None)
-    divided: list[Any] = []
+    divided, kept = list[Any](), list[Any]()
 
     def modified(g: Any, s: Any) -> Any:
         if cap is not None:
@@ -173,7 +176,7 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> tuple[Modification, Modific
         row, column = g.gen_index(input=s, axis=2), g.gen_index(input=s, axis=3)
         for index in (row, column):
             index.set_data_type(kind.INT32)
-        kept = []
+        kept.clear()
         if own is not None:
             # Numbers of one axis have to be spread by way of the scores' dims.
             ones = g.cmp_le(input=column, comparison=column)
@@ -190,10 +193,13 @@ def _score_mod(made: Graph, p: Mapping[str, Any]) -> tuple[Modification, Modific
         return s
 
     def gradient(g: Any, ds: Any) -> Any:
-        # Masks need nothing here: hidden scores have weights of 0, and so a gradient of 0.
-        return g.tanh_backward(loss=ds, input=divided[-1])
+        if cap is not None:  # hidden scores have weights of 0, and so gradients of 0
+            return g.tanh_backward(loss=ds, input=divided[-1])
+        for condition in kept:
+            ds = g.binary_select(input0=ds, input1=zero, mask=condition)
+        return ds
 
-    return modified, gradient if cap is not None else None
+    return modified, gradient
 
 
 # ---- the gradient
@@ -215,9 +221,7 @@ def _attention_backward(made: Graph, p: Mapping[str, Any]) -> None:
     more: dict[str, Any] = {"use_deterministic_algorithm": True} if p["repeats"] else {}
     is_modified = bool(p["softcap"] or p["documents"])
     if is_modified and made.library is not dnnc:
-        more["score_mod"], gradient = _score_mod(made, p)
-        if gradient is not None:
-            more["score_mod_bprop"] = gradient
+        more["score_mod"], more["score_mod_bprop"] = _score_mod(made, p, is_gradient=True)
     else:
         if p["causal"]:
             more["diagonal_band_right_bound"] = 0

@@ -61,10 +61,13 @@ class PackedRows:
         for number in range(-(-count * _COPIES // threads)):
             at = thread + number * threads
             own, chunk = at // _COPIES, at % _COPIES
+            is_there = ops.less(row + own, end)
+            if (number + 1) * threads > count * _COPIES:  # threads past the rows have none
+                is_there = ops.both(is_there, own < count)
+                own = ops.minimum(own, count - 1)
             place = row + own
             turned = (chunk * CHUNK_BYTES) ^ turn_of(wgmma.ROW_BYTES, own)
             inside = own * wgmma.ROW_BYTES + turned
-            is_there = ops.less(place, end)
             for panel in range(-(-chunks // _COPIES)):
                 pointer = smem.pointer_to(buffer + inside + panel * panel_bytes)
                 column = chunk * _ELEMENTS + panel * _COPIES * _ELEMENTS

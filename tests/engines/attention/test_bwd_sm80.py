@@ -122,8 +122,9 @@ def packed_gradient(counts, width, **options):
     return g, stats, length, offsets
 
 
-def run_packed(engine, counts, width, **options):
-    g, stats, length, offsets = packed_gradient(counts, width, **options)
+def run_packed(engine, counts, width, queries=0):
+    """queries: of a block, 0 for what is chosen."""
+    g, stats, length, offsets = packed_gradient(counts, width)
     graph = g.graph.finalize()
     firsts = np.cumsum([0, *counts])
     rng = np.random.default_rng(machine.current().seed)
@@ -138,7 +139,8 @@ def run_packed(engine, counts, width, **options):
         array = known.get(tensor.uid, rng.normal(size=dims))
         given[tensor.uid] = np.reshape(array, dims).astype(tensor.type.numpy)
     name, target = engine
-    plan = compile_graph(graph, target)
+    knobs = (("TILE_M", queries),) if queries else ()
+    plan = compile_graph(graph, target, Options(engine=name, knobs=knobs))
     (program,) = plan.programs
     assert [fusion.engine for fusion in program.fusions] == [name]
     assert len(program.kernels) == 3

@@ -295,9 +295,13 @@ def test_padded_sequences():
 
 
 @pytest.mark.in_turn
-def test_packed_sequences():
-    """One of them has no rows; rows of the next one are not written."""
-    run_packed(SM90, (33, 0, 150), 72)
+@pytest.mark.parametrize(
+    ("counts", "width", "queries"), [((33, 0, 150), 72, 0), ((53, 0, 20), 128, 48)]
+)
+def test_packed_sequences(counts, width, queries):
+    """One of them has no rows; rows of the next one are not written.  48 queries of a block are no
+    multiple of the rows that threads copy at a time."""
+    run_packed(SM90, counts, width, queries)
 
 
 @pytest.mark.in_turn
