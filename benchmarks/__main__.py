@@ -38,6 +38,12 @@ def parser() -> argparse.ArgumentParser:
         )
         added.add_argument("--match", default="", help="regular expression over case ids")
 
+    def with_energy(added: argparse.ArgumentParser) -> None:
+        added.add_argument(
+            "--energy", action="store_true",
+            help="also joules a call, watts and the clock, of two seconds of each column",
+        )  # fmt: skip
+
     def choosing(added: argparse.ArgumentParser, columns: str) -> None:
         of_cases(added)
         added.add_argument("--columns", default=columns, help="default: %(default)s")
@@ -52,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
     choosing(kernels, "dnnc,cudnn,torch,torch_compile")
+    with_energy(kernels)
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
     kernels.add_argument(
         "--mode", choices=("sustained", "cool", "both"), default="sustained",
@@ -104,6 +111,7 @@ def parser() -> argparse.ArgumentParser:
         help="after which a torch.compile is given up (%(default)s)",
     )  # fmt: skip
     variants = timed("variants", "configurations of an engine on one case, on a GPU", 5)
+    with_energy(variants)
     variants.add_argument("--case", required=True, help="id; of any sizes, if matmul or fused")
     variants.add_argument("--engine", required=True)
     variants.add_argument(

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import timing
+from . import energy, timing
 from .cases.case import Buffers, Case
 from .peers import contestants
 from .peers.contestants import Bench, Column, Contestant
@@ -134,6 +134,9 @@ def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any
     for column, seconds in timing.interleaved(captured, bench.rounds, say, judged).items():
         columns[column]["seconds"] = seconds
         columns[column]["rate"] = case.rate(statistics.median(seconds))
+    if bench.measures_energy:
+        for column, found in energy.measured(captured, energy.Meter(), say).items():
+            columns[column]["energy"] = found
     for mode in beside:
         for column, seconds in timing.interleaved(captured, bench.rounds, say, mode).items():
             columns[column][f"{mode}_rate"] = case.rate(statistics.median(seconds))

@@ -30,6 +30,7 @@ def run(given: Namespace, watch: Watch) -> None:
     made = Results(given.out, given.command, {**results.metadata(), "mode": mode})
     compilers = Compilers(given.jobs, contestants.target())
     bench = Bench(stream, compilers, watch, given.rounds)
+    bench.measures_energy = getattr(given, "energy", False)
     try:
         with torch.cuda.stream(stream):
             _COMMANDS[given.command](given, bench, made)

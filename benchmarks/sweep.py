@@ -155,7 +155,7 @@ def _config(choice: Choice, column: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "seconds" in column:
         config["seconds"] = statistics.median(column["seconds"])
-    return config | {k: column[k] for k in ("relative_error", "error") if k in column}
+    return config | {k: column[k] for k in ("relative_error", "error", "energy") if k in column}
 
 
 def summary(results: Results) -> str:

@@ -50,10 +50,10 @@ class Captured:
 
         mode: of MODES, or "once" for neither, which is quick.
         """
-        ahead = math.ceil(BUSY_SECONDS / self._estimate()) if mode == "sustained" else 0
+        ahead = math.ceil(BUSY_SECONDS / self.estimate()) if mode == "sustained" else 0
         return _seconds(self.graph.replay, ahead, IDLE_SECONDS * (mode == "cool")) / self.calls
 
-    def _estimate(self) -> float:
+    def estimate(self) -> float:
         """Seconds of a replay, about."""
         if self.replay_seconds is None:
             self.replay_seconds = max(1e-5, _seconds(self.graph.replay, 1, 0.0))

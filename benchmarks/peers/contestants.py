@@ -44,6 +44,7 @@ class Bench:
     modes: of `timing.MODES`; the first is judged, others stand beside.
     plans: column -> the folder of plan files that it runs.
     contestants: those that may be asked for, ALL by default.
+    measures_energy: also joules, watts and the clock of each column.
     """
 
     stream: Any
@@ -55,6 +56,7 @@ class Bench:
     modes: Sequence[str] = ("sustained",)
     plans: dict[str, Path] = field(default_factory=dict)
     contestants: Mapping[str, Contestant] = field(default_factory=lambda: ALL)
+    measures_energy: bool = False
 
 
 Contestant = Callable[[Case, Sequence[Buffers], Bench], dict[str, Column]]
