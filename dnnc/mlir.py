@@ -21,7 +21,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .errors import DnncError, Status
@@ -151,6 +151,7 @@ linalg = _linalg()
 llvm = _load("dialects.llvm")
 math = _load("dialects.math")
 nvvm = _load("dialects.nvvm")
+rewriter = _load("rewrite")
 scf = _load("dialects.scf")
 tensor = _load("dialects.tensor")
 vector = _load("dialects.vector")
@@ -256,6 +257,49 @@ def run_pipeline(module: Any, pipeline: str, *, verifies_each: bool = True) -> N
         raise DnncError(
             Status.INTERNAL_ERROR_COMPILATION_FAILED, f"{message(error)}", where="MLIR"
         ) from error
+
+
+MOST_REWRITES = 200  # of patterns, for each operation that there was
+
+
+def apply_patterns(
+    root: Any, patterns: Mapping[str, Callable[[Any], Sequence[Any] | None]]
+) -> None:
+    """Rewrites the operations in `root`, by MLIR's greedy driver, until no pattern matches.
+
+    patterns: operation's name -> function that is called with such an operation; it looks at it,
+    builds others ahead of it, at its location, and gives values for its results; None: no match,
+    and nothing is built.  Operations without effects whose results nothing uses go.
+    """
+    count = sum(len(block.operations) for region in root.operation.regions for block in region)
+    left = [MOST_REWRITES * count]
+
+    def as_pattern(function: Callable[[Any], Sequence[Any] | None]) -> Callable[[Any, Any], bool]:
+        def rewrite(operation: Any, rewriting: Any) -> bool:
+            with rewriting.ip, operation.location:
+                values = function(operation)
+            if values is None:
+                return True  # truthy: no match
+            left[0] -= 1
+            if left[0] < 0:
+                raise _still_matching(operation)
+            rewriting.replace_op(operation, list(values))
+            return False
+
+        return rewrite
+
+    found = rewriter.RewritePatternSet()
+    for name, function in patterns.items():
+        found.add(name, as_pattern(function))
+    config = rewriter.GreedyRewriteConfig()
+    config.region_simplification_level = rewriter.GreedySimplifyRegionLevel.DISABLED
+    rewriter.apply_patterns_and_fold_greedily(root.operation, found.freeze(), config)
+
+
+def _still_matching(operation: Any) -> DnncError:
+    what = f"rewrite patterns still match after {MOST_REWRITES} rewrites an operation"
+    accepted, where = "patterns that match nothing in the end", str(operation.location)
+    return DnncError(Status.BAD_PARAM, what, accepted, where)
 
 
 def message(error: Any) -> str:

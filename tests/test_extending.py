@@ -1,8 +1,10 @@
-"""An operation and a pass from outside the package, as docs/extending.md says it.
+"""An operation, a pass and a rewrite pattern of another package, as docs/extending.md says it.
 
-`Centre` and `AsRelu` are all that one takes; tests/engines/test_outside.py has an engine.
+`Centre`, `AsRelu` and `Reciprocals` are all that one takes; tests/engines/test_outside.py has an
+engine.
 """
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +16,7 @@ from dnnc import compiler, mlir, operations, outside, passes, worker
 from dnnc.dialect import dnn
 from dnnc.dialect.graph import OperationGraph
 from dnnc.dialect.json_form import from_json, to_json
-from dnnc.dialect.ops import BY_NAME
+from dnnc.dialect.ops import BY_NAME, Pointwise
 from dnnc.expr import Expr
 from dnnc.mlir import arith, ir
 from dnnc.operations import Op, Steps, attribute, operand, result
@@ -175,6 +177,52 @@ def test_a_pass_has_its_name_in_pipelines_and_what_it_wrote_is_compiled(tmp_path
     assert "max.NaN.f32" in ptx
     assert "ex2" not in ptx
     assert "'as-relu'" in command("opt", str(path), "-p", "as-relu").stderr
+
+
+# ---- a rewrite pattern
+
+
+def as_product(op, producer):
+    """div(x, sqrt(y)) -> mul(x, rsqrt(y))"""
+    root = producer(op.b) if op.mode == "div" else None
+    if root is None or root.title != "pointwise:sqrt":
+        return None
+    inverse = passes.in_place_of(root, mode="rsqrt")
+    return [inverse, Pointwise(mode="mul", x=op.x, b=inverse.y, y=op.y, name=op.name)]
+
+
+@dataclass(frozen=True)
+class Reciprocals(Pass):
+    """reciprocals: multiplies by 1 / sqrt(y) where a graph divides by sqrt(y)."""
+
+    name: ClassVar[str] = "reciprocals"
+    takes: ClassVar[str] = "graph"
+    makes: ClassVar[str] = "graph"
+
+    def run(self, module):
+        passes.rewrite(dnn.graph_function(module), [passes.Pattern(Pointwise, as_product)])
+
+
+def shares(divided):
+    """softmax(x) / sqrt(y), or the same as a product."""
+    g = dnnc.pygraph("shares", io_data_type="f32", intermediate_data_type="f32", target="sm_80")
+    of_row, y = g.softmax(g.tensor([4, 32], name="x"), axis=1), g.tensor([4, 32], name="y")
+    made = g.div(of_row, g.sqrt(y)) if divided else g.mul(of_row, g.rsqrt(y))
+    made.set_output()
+    return g.graph.finalize()
+
+
+def test_a_pattern_rewrites_what_a_composite_operation_stands_for(tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(shares(divided=True).canonical_text())
+    with passes.registered(Reciprocals):
+        made = command("opt", str(path), "-p", "expand-composites,reciprocals")
+    modes = ["max", "sub", "exp", "add", "reciprocal", "mul", "rsqrt", "mul"]
+    assert re.findall(r'mode = "(\w+)"', made.stdout) == modes
+    by_hand = compiler.compile_graph(shares(divided=False), "sm_80")
+    with dnn.context():
+        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+    assert ptx.encode() in by_hand.blobs
 
 
 def test_what_is_no_pass():

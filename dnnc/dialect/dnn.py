@@ -92,7 +92,7 @@ def _verifier(kind: type[Op]) -> Any:
         try:
             _verify_attributes(op.operation, kind)
             _verify_segments(op.operation, kind)
-            made = _read_op(op.operation, kind, {}, _symbols_around(op.operation))
+            made = read_op(op.operation, kind, {}, _symbols_around(op.operation))
             for tensor in (*made.operands, *made.results):
                 tensor.verify()
             made.verify_rank_0()
@@ -174,7 +174,7 @@ def _verify_constant(op: Any) -> bool:
         for name in op.operation.attributes:
             if name not in ("value", TENSORS):
                 raise DnncError(Status.BAD_PARAM, f"attribute {name}", f"value, {TENSORS}")
-        _read_constant(op.operation, _symbols_around(op.operation)).verify()
+        read_constant(op.operation, _symbols_around(op.operation)).verify()
     except KeyError:
         return True  # as above
     except DnncError as error:
@@ -361,7 +361,7 @@ def _emit_op(op: Op, values: Mapping[Tensor, Any], symbols: Sequence[str]) -> li
             given = value if field.variadic else (value,)
             for slot, tensor in zip(_slots(field), given, strict=False):
                 arguments[slot] = tensor and values[tensor]
-    with ir.Location.name(op.name or op.title):
+    with ir.Location.name(op.name or op.title, ir.Location.current):
         made = OPERATIONS[op.op_name](**{k: v for k, v in arguments.items() if v is not None})
     for field in op.fields_of("attribute"):
         value = getattr(op, field.name)
@@ -439,14 +439,14 @@ def _symbols_around(operation: Any) -> list[Dim]:
 def read_arguments(function: Any) -> dict[Any, Tensor]:
     """Argument value -> tensor."""
     symbols = read_symbols(function)
-    records = _records(function.operation, "arg_attrs", len(function.arguments))
+    records = records_of(function.operation, "arg_attrs", len(function.arguments))
     return {
         value: read_tensor(value.type, record, symbols, "dnn.")
         for value, record in zip(function.arguments, records, strict=True)
     }
 
 
-def _records(operation: Any, name: str, count: int) -> list[dict[str, Any]]:
+def records_of(operation: Any, name: str, count: int) -> list[dict[str, Any]]:
     """The dictionaries of an attribute, one a value; without the attribute they are empty."""
     if name not in operation.attributes:
         return [{} for _ in range(count)]
@@ -460,7 +460,7 @@ def _returned(function: Any, values: Mapping[Any, Tensor]) -> list[Tensor]:
     """The tensors that a graph's function returns; what its result attributes say of them has to
     be what the operations say."""
     last = list(function.entry_block.operations)[-1]
-    records = _records(function.operation, "res_attrs", len(last.operands))
+    records = records_of(function.operation, "res_attrs", len(last.operands))
     found: list[Tensor] = []
     for value, record in zip(last.operands, records, strict=True):
         if value not in values:
@@ -482,12 +482,12 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
     for view in block.operations:
         operation = view.operation
         if operation.name == "dnn.constant":
-            values[operation.results[0]] = _read_constant(operation, symbols)
+            values[operation.results[0]] = read_constant(operation, symbols)
         elif operation.name.startswith("dnn."):
             kind = BY_NAME.get(operation.name.removeprefix("dnn."))
             if kind is None:
                 raise DnncError(Status.BAD_PARAM, f"operation {operation.name}", ", ".join(BY_NAME))
-            found.append(_read_op(operation, kind, values, symbols))
+            found.append(read_op(operation, kind, values, symbols))
         elif operation.name != "func.return":
             raise DnncError(
                 Status.BAD_PARAM, f"operation {operation.name} in a graph", "dnn operations"
@@ -495,8 +495,8 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
     return found
 
 
-def _read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
-    tensor = _read_results(operation, symbols)[0]
+def read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
+    tensor = read_tensors(operation, symbols)[0]
     value = attribute_value(operation.attributes["value"], Number)
     if tensor.value not in (None, value):
         raise DnncError(
@@ -506,15 +506,15 @@ def _read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
     return tensor
 
 
-def _read_results(operation: Any, symbols: Sequence[Dim]) -> list[Tensor]:
-    records = _records(operation, TENSORS, len(operation.results))
+def read_tensors(operation: Any, symbols: Sequence[Dim]) -> list[Tensor]:
+    records = records_of(operation, TENSORS, len(operation.results))
     return [
         read_tensor(value.type, record, symbols)
         for value, record in zip(operation.results, records, strict=True)
     ]
 
 
-def _read_op(
+def read_op(
     operation: Any, kind: type[Op], values: dict[Any, Tensor], symbols: Sequence[Dim]
 ) -> Op:
     def tensor_of(value: Any) -> Tensor:
@@ -527,7 +527,7 @@ def _read_op(
     if NODE in attributes:
         arguments["name"] = text_of(attributes[NODE], NODE)
     operands = _present(operation, kind, "operand", [tensor_of(v) for v in operation.operands])
-    results = _present(operation, kind, "result", _read_results(operation, symbols))
+    results = _present(operation, kind, "result", read_tensors(operation, symbols))
     arguments.update(operands)
     arguments.update(results)
     for field in kind.fields_of("attribute"):

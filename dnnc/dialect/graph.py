@@ -17,6 +17,7 @@ from ..expr import Bound, Dim, Expr, Size, bound_of, bounded, with_dims
 from ..places import Place, place_of_data
 from . import prior
 from .op import Op
+from .patterns import expansions, rewritten
 from .tensor import (
     SIGNED_ORDER,
     Tensor,
@@ -150,7 +151,8 @@ class OperationGraph:
         from .plain_operands import plain
         from .sliced_products import with_sliced_products
 
-        expanded = [(op, list(_expanded([op]))) for op in self.ops]
+        patterns = expansions()
+        expanded = [(op, rewritten([op], patterns)) for op in self.ops]
         for op, parts in expanded:
             for part in parts:
                 part.made_at = op.made_at
@@ -522,16 +524,6 @@ class OperationGraph:
 def _verify_name(name: str) -> None:
     if not is_text(name):
         raise DnncError(Status.BAD_PARAM, f"name {name!a:.80}", "text of UTF-8", "graph")
-
-
-def _expanded(ops: Iterable[Op]) -> Iterator[Op]:
-    """The operations, each that stands for others replaced by those, which may do so too."""
-    for op in ops:
-        steps = op.expand()
-        if steps is None:
-            yield op
-        else:
-            yield from _expanded(steps)
 
 
 def give_uids(tensors: Iterable[Tensor]) -> None:

@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import mlir
+from ..dialect.patterns import Pattern as Pattern
+from ..dialect.patterns import in_place_of as in_place_of
+from ..dialect.rewriting import rewrite as rewrite
 from ..errors import DnncError, Status
 from . import stages
 from .assign_workspace import AssignWorkspace
 from .canonicalize import Canonicalize
+from .expand_composites import ExpandComposites
 from .fuse import Fuse
 from .lower_to_kernels import LowerToKernels
 from .lower_to_linalg import LowerToLinalg
@@ -30,6 +34,7 @@ from .verify import Verify
 PASSES: tuple[type[Pass], ...] = (
     Verify,
     Canonicalize,
+    ExpandComposites,
     Fuse,
     SelectEngine,
     LowerToLinalg,

@@ -1,0 +1,130 @@
+# pyright: basic
+"""Rewrite patterns over the operations of a function, by MLIR's greedy driver.
+
+    %y = "dnn.softmax"(%x)   ->   %0 = "dnn.reduction"(%x) ...  %y = "dnn.pointwise"(%4, %5)
+
+The patterns are those of `patterns`, over `Op`.  An operation is read off the module with what
+makes its operands, and what the pattern gives is written ahead of it, at its location.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import DnncError, Status
+from ..expr import Dim
+from ..mlir import apply_patterns, func, ir
+from . import dnn
+from .op import Op
+from .ops import BY_NAME
+from .patterns import Pattern
+from .tensor import Tensor
+
+
+def rewrite(function: Any, patterns: Sequence[Pattern]) -> None:
+    """Applies patterns to the function of a graph or of a fusion until none of them matches.
+
+    Operations whose results nothing uses are dropped.  Nothing is verified meanwhile: `passes.run`
+    verifies the module that a pass leaves.
+    """
+    symbols = dnn.read_symbols(function)
+    by_name: dict[str, list[Pattern]] = {}
+    for pattern in patterns:
+        by_name.setdefault(f"dnn.{pattern.kind.op_name}", []).append(pattern)
+    apply_patterns(function, {name: _rewriting(found, symbols) for name, found in by_name.items()})
+
+
+def _rewriting(
+    patterns: Sequence[Pattern], symbols: Sequence[Dim]
+) -> Callable[[Any], list[Any] | None]:
+    names = [dim.name for dim in symbols]
+
+    def rewrite_one(operation: Any) -> list[Any] | None:
+        found = _Around(symbols)
+        op = found.op(operation)
+        for pattern in patterns:
+            steps = pattern.rewrite(op, found.producer)
+            if steps is not None:
+                dnn.emit_ops(steps, found.values, names)
+                values = [found.values[tensor] for tensor in op.results]
+                for value, old in zip(values, operation.results, strict=True):
+                    _as_typed(value, old, symbols, op)
+                return values
+        return None
+
+    return rewrite_one
+
+
+class _Around:
+    """An operation of a module with what makes its operands, as far as it is asked for.
+
+    values: tensor -> value, of all that was read.
+    """
+
+    def __init__(self, symbols: Sequence[Dim]):
+        self.values: dict[Tensor, Any] = {}
+        self._symbols = symbols
+        self._tensors: dict[Any, Tensor] = {}
+
+    def op(self, operation: Any) -> Op:
+        """The operation, verified by now."""
+        for value in operation.operands:
+            self._read(value)
+        kind = BY_NAME[operation.name.removeprefix("dnn.")]
+        known = [self._tensors.get(value) for value in operation.results]
+        op = dnn.read_op(operation, kind, self._tensors, self._symbols)
+        for value, made, own in zip(operation.results, op.results, known, strict=True):
+            if own is not None:  # an operand of what was read before: it stays the same tensor
+                op.replace_tensors({made: own})
+            tensor = own or made
+            tensor.is_virtual = not is_returned(value)
+            tensor.is_output = not tensor.is_virtual
+            self.values[tensor], self._tensors[value] = value, tensor
+        return op
+
+    def producer(self, tensor: Tensor) -> Op | None:
+        """The operation of the function that makes a tensor."""
+        value = self.values.get(tensor)
+        if value is None or isinstance(value.owner, ir.Block):
+            return None
+        owner = value.owner.operation
+        return None if owner.name == "dnn.constant" else self.op(owner)
+
+    def _read(self, value: Any) -> None:
+        if value not in self._tensors:
+            tensor = _tensor_of(value, self._symbols)
+            self.values[tensor], self._tensors[value] = value, tensor
+
+
+def _as_typed(value: Any, old: Any, symbols: Sequence[Dim], op: Op) -> None:
+    """Gives a value the type of the result that it replaces, whose layout may be left out."""
+    if value == old:
+        what, accepted = f"a rewrite pattern of {op.label} leaves a result out", "all of them"
+        raise DnncError(Status.BAD_PARAM, what, accepted)
+    if value.type == old.type:
+        return
+    if dnn.read_layout(value.type, symbols) != dnn.read_layout(old.type, symbols):
+        what = f"a rewrite pattern of {op.label} gives {value.type}"
+        raise DnncError(Status.BAD_PARAM, what, f"{old.type}")
+    value.set_type(old.type)
+
+
+def is_returned(value: Any) -> bool:
+    """Whether a function returns a value; one that it does not is virtual."""
+    return any(isinstance(use.owner, func.ReturnOp) for use in value.uses)
+
+
+def _tensor_of(value: Any, symbols: Sequence[Dim]) -> Tensor:
+    """The tensor of an argument, of a constant or of another operation's result."""
+    if isinstance(value.owner, ir.Block):
+        function = value.owner.owner
+        records = dnn.records_of(function, "arg_attrs", len(value.owner.arguments))
+        return dnn.read_tensor(value.type, records[value.arg_number], symbols, "dnn.")
+    operation = value.owner.operation
+    if operation.name == "dnn.constant":
+        return dnn.read_constant(operation, symbols)
+    tensor = dnn.read_tensors(operation, symbols)[ir.OpResult(value).result_number]
+    tensor.is_virtual = not is_returned(value)
+    tensor.is_output = not tensor.is_virtual
+    return tensor
