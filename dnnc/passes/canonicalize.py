@@ -1,10 +1,15 @@
 # pyright: basic
-"""canonicalize-graph: drops operations of the graph whose results nothing uses.
+"""canonicalize-graph: merges views of views, and drops operations whose results nothing uses.
 
-Precondition: a verified graph.  Postcondition: every operation reaches an output.
+Precondition: a verified graph.  Postcondition: every operation reaches an output, and no transpose,
+slice or LOGICAL reshape views another one of its kind (`dialect/merged_views.py`).
 
-    %0 = "dnn.pointwise"(%x) ...      (not used)
-->  (nothing)
+    %0 = "dnn.transpose"(%x) {permutation = [0, 2, 1]}
+    %1 = "dnn.transpose"(%0) {permutation = [1, 0, 2]}
+    %2 = "dnn.pointwise"(%x) ...      (not used)
+->  %1 = "dnn.transpose"(%x) {permutation = [2, 0, 1]}
+
+`fuse` needs neither: engines walk through views.
 """
 
 from __future__ import annotations
@@ -13,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..dialect import dnn
+from ..dialect.merged_views import MERGED_VIEWS
+from ..dialect.rewriting import rewrite
 from .pass_base import Pass
 
 
@@ -25,9 +32,4 @@ class Canonicalize(Pass):
     makes: ClassVar[str] = "graph"
 
     def run(self, module: Any) -> None:
-        function = dnn.graph_function(module)
-        for view in reversed(list(function.entry_block.operations)):
-            operation = view.operation
-            is_ours = operation.name.startswith("dnn.")
-            if is_ours and not any(list(result.uses) for result in operation.results):
-                operation.erase()
+        rewrite(dnn.graph_function(module), MERGED_VIEWS)
