@@ -172,7 +172,8 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
 
 
 def _linalg(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()], verifies_each=False)
+    steps = [passes.PrepareFusions(), passes.LowerToLinalg(), passes.Tile()]
+    passes.run(work.module, steps, verifies_each=False)
 
 
 def _kernel(work: Compilation, options: Options, store: Store) -> None:

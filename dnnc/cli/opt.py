@@ -106,7 +106,7 @@ def opt(
     """Runs passes over a module and prints it.
 
     Passes of dnnc: verify, canonicalize-graph, expand-composites, fuse, select-engine,
-    lower-to-linalg, tile, lower-to-kernels, assign-workspace, lower-to-nvvm.
+    prepare-fusions, lower-to-linalg, tile, lower-to-kernels, assign-workspace, lower-to-nvvm.
 
     An error in one part of a split file is printed, the parts after it still run, and the exit
     status is 1.

@@ -108,8 +108,10 @@ def _verifier(kind: type[Op]) -> Any:
 
 
 # What an operation of the dialect may have beside its own attributes: its name in the graph, its
-# results' values, and its place in a fusion (`Fusion.roles`).
+# results' values, its place in a fusion (`Fusion.roles`), and what it is to the engine of one
+# (`engines.Prepared`): its names, whether it is a score's, and whether it reduces rows.
 NODE, TENSORS, ROLE = "node", "tensors", "role"
+PARTS, IS_SCORE, REDUCES_ROWS = "parts", "is_score", "reduces_rows"
 _ROLES = re.compile("anchor|g2|g1[a-z]*")
 _ROLE_NAMES = "anchor, g1 (g1a, g1b, ... of several operands), g2"
 
@@ -123,7 +125,7 @@ def attribute_names(kind: type[Op]) -> frozenset[str]:
         for which in ("operand", "result")
         if any(field.optional or field.variadic for field in kind.fields_of(which))
     )
-    return frozenset((*own, *segments, NODE, TENSORS, ROLE))
+    return frozenset((*own, *segments, NODE, TENSORS, ROLE, PARTS, IS_SCORE, REDUCES_ROWS))
 
 
 def _verify_attributes(operation: Any, kind: type[Op]) -> None:
@@ -135,6 +137,17 @@ def _verify_attributes(operation: Any, kind: type[Op]) -> None:
         role = text_of(operation.attributes[ROLE], ROLE)
         if not _ROLES.fullmatch(role):
             raise DnncError(Status.BAD_PARAM, f"role = {role!r:.80}", _ROLE_NAMES)
+    for name in (IS_SCORE, REDUCES_ROWS):
+        if name in operation.attributes:
+            typed(operation.attributes[name], ir.UnitAttr, name)
+    read_parts(operation)
+
+
+def read_parts(operation: Any) -> list[str]:
+    """The names by which an engine knows an operation."""
+    attributes = operation.attributes
+    found = list_of(attributes[PARTS], PARTS) if PARTS in attributes else ()
+    return [text_of(entry, f"an entry of {PARTS}") for entry in found]
 
 
 def _verify_segments(operation: Any, kind: type[Op]) -> None:
@@ -312,8 +325,9 @@ def begin_function(
     function = func.FuncOp(symbol_name(name), (types[0], types[1]))
     function.add_entry_block()
     for key, tensors in (("arg_attrs", inputs), ("res_attrs", outputs)):
-        records = [ir.DictAttr.get(value_attributes(t, "dnn.")) for t in tensors]
-        function.attributes[key] = ir.ArrayAttr.get(records)
+        if tensors:  # MLIR does not print a list of nothing
+            records = [ir.DictAttr.get(value_attributes(t, "dnn.")) for t in tensors]
+            function.attributes[key] = ir.ArrayAttr.get(records)
     function.attributes["dnn.symbols"] = ir.ArrayAttr.get(
         [
             Symbol.get(

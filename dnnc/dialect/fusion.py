@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ..expr import Dim, assumed
 from .graph import OperationGraph
 from .op import Op
+from .patterns import Pattern, rewritten
 from .tensor import Tensor, symbols_of
 
 
@@ -195,6 +196,15 @@ def remembered_at_sizes(
         return known[key]
 
     return recall
+
+
+@remembered
+def rewritten_fusion(fusion: Fusion, patterns: tuple[Pattern, ...]) -> Fusion:
+    """The fusion of the operations that patterns give; itself where none of them matches."""
+    ops = tuple(rewritten(fusion.ops, patterns))
+    if ops == fusion.ops:
+        return fusion
+    return Fusion(fusion.index, ops, fusion.outputs, fusion.must_repeat)
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

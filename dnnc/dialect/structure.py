@@ -22,6 +22,7 @@ from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from ..mlir import ext, func, ir
 from . import dnn
+from .bound_attributes import BOUNDS
 from .fusion import Fusion
 from .graph import OperationGraph
 from .tensor import Tensor
@@ -42,15 +43,52 @@ def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, D
         )
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         function.attributes["dnn.fusion"] = dnn.attribute_of(fusion.index, int)
+    _write_body(function, fusion, symbols)
+    return function
+
+
+def replace_fusion(function: Any, fusion: Fusion) -> Any:
+    """Puts the function of a fusion of other operations, of the same inputs and outputs in memory,
+    in the place of one, with its name and attributes; that one is gone."""
+    symbols = {dim.name: dim for dim in dnn.read_symbols(function)}
+    kept = kept_attributes(function)
+    with ir.InsertionPoint(function.operation):
+        made = dnn.begin_function(function.name.value, fusion.inputs, fusion.outputs, symbols)
+    for key, value in kept.items():
+        made.attributes[key] = value
+    _write_body(made, fusion, symbols)
+    function.operation.erase()
+    return made
+
+
+def kept_attributes(function: Any) -> dict[str, Any]:
+    """The attributes of a fusion's function that one with other operations keeps."""
+    written = ("dnn.symbols", BOUNDS)  # with the types
+    return {
+        key: value
+        for key, value in mlir.attributes_of(function.operation).items()
+        if key == "sym_visibility" or (key.startswith("dnn.") and key not in written)
+    }
+
+
+def _write_body(function: Any, fusion: Fusion, symbols: Mapping[str, Dim]) -> None:
     with ir.InsertionPoint(function.entry_block):
         values = dict(zip(fusion.inputs, function.arguments, strict=True))
         dnn.emit_ops(fusion.ops, values, list(symbols))
         func.ReturnOp([values[tensor] for tensor in fusion.outputs])
-    made = [op for op in function.entry_block.operations if "tensors" in op.operation.attributes]
-    emitted = [op for op in made if op.operation.name != "dnn.constant"]
-    for op, view in zip(fusion.ops, emitted, strict=True):
-        view.attributes["role"] = ir.StringAttr.get(fusion.roles[op])
-    return function
+    write_roles(function, fusion)
+
+
+def write_roles(function: Any, fusion: Fusion) -> None:
+    """Writes the roles of the operations of a fusion's function."""
+    for op, operation in zip(fusion.ops, operations_of(function), strict=True):
+        operation.attributes[dnn.ROLE] = ir.StringAttr.get(fusion.roles[op])
+
+
+def operations_of(function: Any) -> list[Any]:
+    """The operations of a fusion's function, in order, constants left out."""
+    found = [view.operation for view in function.entry_block.operations]
+    return [op for op in found if op.name.startswith("dnn.") and op.name != "dnn.constant"]
 
 
 def fusion_functions(module: Any) -> Iterator[Any]:
@@ -61,12 +99,18 @@ def fusion_functions(module: Any) -> Iterator[Any]:
 
 def read_fusion(function: Any) -> Fusion:
     """The fusion of its function, while that still holds dnn operations."""
+    written = read_as_written(function)
+    return Fusion.of_graph(written.index, written.ops, written.outputs)
+
+
+def read_as_written(function: Any) -> Fusion:
+    """The fusion of a function's own operations: views at its borders are operations, too."""
     values = dnn.read_arguments(function)
     ops = dnn.read_ops(function.entry_block, values, dnn.read_symbols(function))
     last = list(function.entry_block.operations)[-1]
     outputs = tuple(values[value] for value in last.operands)
     index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
-    return Fusion.of_graph(index, ops, outputs)
+    return Fusion(index, tuple(ops), outputs)
 
 
 def read_results(function: Any) -> list[Tensor]:
@@ -130,6 +174,7 @@ def read_size(operation: Any, symbols: Sequence[Dim]) -> Expr:
     return dnn.from_affine(result, symbols)
 
 
+PREPARED = "dnn.prepared"  # of a fusion whose operations are those that its engine computes
 VARIANT = "dnn.variant"
 SPLIT_REASON = "dnn.split_reason"
 PLACES = "dnn.places"  # of a fusion's operations among those of the graph that an output needs

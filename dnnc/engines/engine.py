@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
+from ..dialect.patterns import Pattern
 from ..errors import DnncError, Status
 from ..target import Target
 
@@ -65,7 +66,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A fusion as an engine's kernels compute it, which pass `lower-to-linalg` writes down.
+    """A fusion as an engine's kernels compute it, which pass `prepare-fusions` writes down.
 
     fusion: inputs and outputs have the uids that they had.
     scores: operations on the scores of an attention, whose functions need be no more exact than
@@ -101,6 +102,8 @@ class Engine(ABC):
     there, once, and writes it afterwards.
     reduces_in_registers: reductions take what a kernel holds in registers when it stores it, and
     what follows them reads their results: none reads the prior again.
+    patterns: rewrite patterns that give a fusion's operations the form that its kernels compute.
+    Pass `prepare-fusions` applies them; the engine's own answers, by `rewritten_fusion`.
     gathers_views: views ahead of an anchor are read element by element, so that the heuristics
     also look at storing them first.
     numerical_notes: cuDNN's names of what holds of its results for every fusion and choice.
@@ -118,6 +121,7 @@ class Engine(ABC):
     has_fixed_bodies: bool = False
     updates_outputs: bool = False
     reduces_in_registers: bool = False
+    patterns: tuple[Pattern, ...] = ()
     gathers_views: bool = False
     numerical_notes: tuple[str, ...] = ()
     # Kernels are made for the graph when a plan is built, and are launched as they are: a CUDA
@@ -169,7 +173,8 @@ class Engine(ABC):
     # ---- lowering
 
     def prepared(self, fusion: Fusion) -> Prepared:
-        """The fusion as its kernels compute it: with casts, over finer axes, or as it is."""
+        """The fusion, to which `patterns` are applied, as its kernels compute it: over finer axes,
+        of products in place of images, or as it is; with the names that `emit` looks up."""
         return Prepared(fusion)
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any] | None:
@@ -186,7 +191,7 @@ class Engine(ABC):
         Only engines without `tile_of` are asked.
         """
         what = f"a fusion of engine {self.name} without dnn.tile"
-        raise DnncError(Status.BAD_PARAM, what, "dnn.tile as lower-to-linalg writes it")
+        raise DnncError(Status.BAD_PARAM, what, "dnn.tile as prepare-fusions writes it")
 
     @abstractmethod
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:

@@ -27,6 +27,7 @@ from .lower_to_kernels import LowerToKernels
 from .lower_to_linalg import LowerToLinalg
 from .lower_to_nvvm import LowerToNvvm
 from .pass_base import Pass
+from .prepare_fusions import PrepareFusions
 from .select_engine import SelectEngine
 from .tile import Tile
 from .verify import Verify
@@ -37,6 +38,7 @@ PASSES: tuple[type[Pass], ...] = (
     ExpandComposites,
     Fuse,
     SelectEngine,
+    PrepareFusions,
     LowerToLinalg,
     Tile,
     LowerToKernels,

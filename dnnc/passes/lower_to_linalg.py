@@ -1,14 +1,13 @@
 # pyright: basic
 """lower-to-linalg: the operations of each fusion become linalg over scalar arith and math.
 
-Precondition: fusions with an engine, which says how it has the fusion (`Engine.prepared`): with
-casts, over finer axes, or as it is.  Postcondition: each fusion's function holds
-`linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
-function that holds its own decomposition, which an engine may inline or replace, and whose
-attributes are those of the operation (`dnn.compute_type`).  `dnn.tile` holds the tiling that an
-engine decides of the fusion and its knobs (`Engine.tile_of`), `dnn.parts` the names by which it
-knows operations of a pattern (`Prepared.parts`).  A function's arguments are the inputs of the
-fusion that the engine has, in their order, by which the tiling numbers them.
+Precondition: fusions as `prepare-fusions` leaves them, which runs for those with an engine that are
+not; fusions without an engine are lowered as they stand.  Postcondition: each fusion's function
+holds `linalg.generic` operations (attribute `dnn.role`) and calls of anchors.  An anchor is a
+private function that holds its own decomposition, which an engine may inline or replace; its
+attributes are those of the operation (`dnn.compute_type`).  `dnn.parts` has the names by which an
+engine knows operations of a pattern.  A function's arguments are the inputs of the fusion in the
+order in which its operations use them, by which `dnn.tile` numbers them.
 
     "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
 ->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
@@ -26,11 +25,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import dtypes
-from ..choosing import explicit
 from ..codegen.walk.region_walk import is_reduction
 from ..dialect import dnn, structure
 from ..dialect.attributes import UNSIGNED, dict_of
-from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import (
     BlockMaskLoad,
@@ -54,10 +51,8 @@ from ..dialect.ops import (
     Transpose,
 )
 from ..dialect.tensor import Tensor
-from ..engines import Prepared, engine_named
 from ..errors import DnncError, Status
-from ..mlir import attributes_of, func, ir
-from .fuse import target_of
+from ..mlir import func, ir
 from .linalg_block_mask import block_mask_load
 from .linalg_conv import convolution
 from .linalg_grouped import moe_grouped_matmul
@@ -72,6 +67,7 @@ from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .linalg_views import concatenate, view
 from .pass_base import Pass
+from .prepare_fusions import PrepareFusions, read_prepared
 
 _RULES: dict[type[Op], Callable[[Lowering, Any], None]] = {
     Pointwise: pointwise,
@@ -105,37 +101,25 @@ class LowerToLinalg(Pass):
     makes: ClassVar[str] = "linalg"
 
     def run(self, module: Any) -> None:
+        PrepareFusions().run(module)
         for function in list(structure.fusion_functions(module)):
             _lower_fusion(module, function)
 
 
 def _lower_fusion(module: Any, old: Any) -> None:
-    fusion = structure.read_fusion(old)
-    prepared, tile = Prepared(fusion), None
-    if "dnn.engine" in old.attributes:  # of a text it may be anything
-        engine_name, knobs = structure.engine_of(old)
-        engine = engine_named(engine_name)
-        explicit.verify_choice(engine, fusion, knobs, target_of(module))
-        prepared = engine.prepared(fusion)
-        tile = engine.tile_of(fusion, knobs, target_of(module))
+    prepared = read_prepared(old)
+    fusion = prepared.fusion
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
-    kept = {
-        key: value
-        for key, value in attributes_of(old.operation).items()
-        if key.startswith("dnn.") and key not in ("dnn.symbols", BOUNDS)
-    }
-    fusion = prepared.fusion
+    kept = structure.kept_attributes(old)
+    kept.pop(structure.PREPARED, None)
     ends: dict[int | None, Tensor] = {t.uid: t for t in fusion.outputs}
     results = [ends[t.uid] for t in structure.read_results(old)]
     old.operation.erase()
     with ir.InsertionPoint(module.body):
         function = dnn.begin_function(name, fusion.inputs, results, symbols)
-        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
-        if tile is not None:
-            function.attributes["dnn.tile"] = structure.to_attribute(tile)
     low = Lowering(module, prepared, name, list(symbols))
     _make_signless(function, low, fusion.inputs, results)
     low.values |= zip(fusion.inputs, function.arguments, strict=True)

@@ -103,8 +103,9 @@ _OF_FUSION = {
     "dnn.engine": text_of,
     "dnn.knobs": _knobs,
     "dnn.notes": _texts,
+    "dnn.tile": _plain,
 }
-_OF_LOWERED_FUSION = {**_OF_FUSION, "dnn.tile": _plain}
+_OF_FUSION_OF_OPS = {**_OF_FUSION, structure.PREPARED: _unit}
 
 
 def _flags(*accepted: str) -> Mapping[str, Check]:
@@ -195,8 +196,8 @@ class Stage:
 _KERNELS = Stage(_OF_KERNELS_MODULE, others=("gpu.module", "dnn.program"))
 SPECS: Mapping[str, Stage] = {
     "graph": Stage(_OF_MODULE),
-    "fused": Stage(_OF_FUSIONS_MODULE, _OF_FUSION, _GRAPH),
-    "linalg": Stage(_OF_FUSIONS_MODULE, _OF_LOWERED_FUSION, _LINALG, has_anchors=True),
+    "fused": Stage(_OF_FUSIONS_MODULE, _OF_FUSION_OF_OPS, _GRAPH),
+    "linalg": Stage(_OF_FUSIONS_MODULE, _OF_FUSION, _LINALG, has_anchors=True),
     "kernel": _KERNELS,
     "nvvm": _KERNELS,
     "ptx": Stage(_OF_KERNELS_MODULE, others=("dnn.program",)),

@@ -12,6 +12,7 @@ scalar arithmetic in bodies of pointwise operations.  An attention's belong to i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..choosing import explicit
@@ -28,6 +29,7 @@ from ..mlir import ir, run_pipeline
 from . import stages
 from .fuse import target_of, write_fusions
 from .lower_to_linalg import LowerToLinalg
+from .prepare_fusions import PrepareFusions
 
 _BODY = frozenset((*stages.SCALAR, "linalg.yield"))
 # What may have stood after our passes, each of which leaves a module that computes the same.
@@ -48,9 +50,10 @@ def verify(module: Any, stage: str) -> None:
     fusions = _fusions(graph, functions)
     wanted = _made_anew(module, graph, functions, fusions, stage)
     strict = {function.name.value for function in functions if _is_strict(function)}
-    found = _differing(module, wanted, strict)
+    ignored = ("dnn.tile",) if stage == "linalg" else ()  # `_verify_tile` compares it there
+    found = _differing(module, wanted, strict, ignored)
     if found is not None and all(
-        _differing(module, _after(wanted, passes), strict) for passes in _SIMPLIFICATIONS
+        _differing(module, _after(wanted, passes), strict, ignored) for passes in _SIMPLIFICATIONS
     ):
         raise _error(*found, stage)
     if stage == "linalg":
@@ -113,6 +116,8 @@ def _made_anew(
         engine = engine_named(name)
         explicit.verify_choice(engine, fusion, knobs, target_of(module))
         structure.set_engine(function, name, knobs, engine.notes(fusion, knobs))
+    if any(structure.PREPARED in function.operation.attributes for function in functions):
+        PrepareFusions().run(made)
     if stage == "linalg":
         LowerToLinalg().run(made)
         for function, old in zip(structure.fusion_functions(made), functions, strict=True):
@@ -122,8 +127,13 @@ def _made_anew(
     return made
 
 
-def _differing(actual: Any, wanted: Any, strict: set[str]) -> tuple[str, Difference] | None:
-    """(name of the function, difference) of the first function that differs."""
+def _differing(
+    actual: Any, wanted: Any, strict: set[str], ignored: Sequence[str]
+) -> tuple[str, Difference] | None:
+    """(name of the function, difference) of the first function that differs.
+
+    ignored: attributes of functions.
+    """
     mine, theirs = (
         {view.name.value: view.operation for view in each.body.operations}
         for each in (actual, wanted)
@@ -136,7 +146,7 @@ def _differing(actual: Any, wanted: Any, strict: set[str]) -> tuple[str, Differe
         def is_free(a: Any, b: Any, is_strict: bool = is_strict) -> bool:
             return not is_strict and _is_pointwise(a) and _is_pointwise(b)
 
-        found = first_difference(mine[name], theirs[name], ("dnn.tile",), is_free)
+        found = first_difference(mine[name], theirs[name], ignored, is_free)
         if found is not None:
             return name, found
     return None

@@ -5,7 +5,7 @@
 Nothing is copied: where the spatial axes of a tensor nest, its images are rows of pixels, and the
 filter is one matrix that all images share, transposed for a gradient by the image.  Everything
 around the convolution has an element for each pixel, or one for all of an image's, so that it is
-work around such a product.  `lower-to-linalg` writes the fusion of products instead of its own.
+work around such a product.  `prepare-fusions` writes the fusion of products instead of its own.
 """
 
 from __future__ import annotations

@@ -18,12 +18,13 @@ from ...codegen.ampere.operand_tile import Side, is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes, rewritten_fusion
 from ...dialect.ops.conv import Convolved
+from ...dialect.patterns import Pattern
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.bits import bits_reason, booleans_of, whole_bytes
 from ..product.choice_sm80 import Sm80Choice
 from ..product.exits import SpaceAxes
@@ -56,7 +57,7 @@ from ..product.pattern import (
 )
 from ..product.surface_sm80 import OPERAND_TYPES, Work
 from ..surface import fp8_reasons, too_large_reasons
-from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
+from ..views.operand_types import CASTABLE, casts, loses_bits_as_tf32, takes_other_type
 from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
 from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
@@ -89,7 +90,7 @@ _BOOLEANS = (
 )
 _PATTERN = "one conv_fprop or conv_dgrad, pointwise and view operations"
 # Types of X and W that are multiplied as they are; others are cast.
-_PAIRS = frozenset((type_, type_) for type_ in OPERAND_TYPES)
+_CASTS = casts([(type_, type_) for type_ in OPERAND_TYPES])
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
@@ -117,6 +118,7 @@ class ConvSm80Engine(Engine):
     index: int = 13
     families: tuple[str, ...] = ("convolution",)
     updates_outputs: bool = True
+    patterns: tuple[Pattern, ...] = _CASTS
     gathers_views: bool = True
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "
@@ -142,7 +144,7 @@ class ConvSm80Engine(Engine):
             fusion, _PATTERN, reduces=True, takes_gradients=True, takes_strides=True
         ):
             return declined
-        fusion = _cast(fusion)
+        fusion = rewritten_fusion(fusion, _CASTS)
         op = conv_of(fusion)
         return (
             *self._type_reasons(op),
@@ -172,13 +174,13 @@ class ConvSm80Engine(Engine):
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return knobs_of(conv_of(_cast(fusion)).moved.type, self.all_knobs)
+        return knobs_of(conv_of(rewritten_fusion(fusion, _CASTS)).moved.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return _illegal(Sm80Choice.of(knobs), _cast(fusion), target)
+        return _illegal(Sm80Choice.of(knobs), rewritten_fusion(fusion, _CASTS), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        fusion = _cast(fusion)
+        fusion = rewritten_fusion(fusion, _CASTS)
         type_ = conv_of(fusion).moved.type
         found = candidates_of(type_, lambda choice: _illegal(choice, fusion, target))
         narrow = narrow_candidates(type_) if _has_phases(fusion) else []
@@ -186,7 +188,7 @@ class ConvSm80Engine(Engine):
         return [choice.knobs for choice in (*found, *_of_few_stages(fusion, found))]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        fusion, choice = _cast(fusion), Sm80Choice.of(knobs)
+        fusion, choice = rewritten_fusion(fusion, _CASTS), Sm80Choice.of(knobs)
         beside = _shape(fusion, choice).beside
         depths = (choice.depth * beside, choice.depth)
         loads = zip(_loads(fusion, beside), depths, strict=True)
@@ -208,13 +210,10 @@ class ConvSm80Engine(Engine):
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return True
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(_cast(fusion))
-
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        fusion, choice = _cast(fusion), Sm80Choice.of(knobs)
+        fusion, choice = rewritten_fusion(fusion, _CASTS), Sm80Choice.of(knobs)
         op, shape = conv_of(fusion), _shape(fusion, choice)
         axes, pixels = depth_axes(fusion, shape), pixel_plan(fusion, shape)
         whole = whole_outputs(fusion, op.made)
@@ -239,11 +238,6 @@ class ConvSm80Engine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         emit_product(region, tile, output, _matrices)
-
-
-def _cast(fusion: Fusion) -> Fusion:
-    """The fusion as the engine looks at it: with operands of one type."""
-    return with_casts(fusion, _PAIRS)
 
 
 def _after_reasons(fusion: Fusion) -> list[Reason]:

@@ -20,11 +20,12 @@ from typing import Any, ClassVar
 from ...codegen.hopper import wgmma
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion, remembered, rewritten_fusion
 from ...dialect.ops.conv import Convolved
+from ...dialect.patterns import Pattern
 from ...errors import Status
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.bits import booleans_of
 from ..product.choice_sm90 import TURNS, Choice
 from ..product.facts_sm90 import SPLITS, ProductFacts
@@ -47,7 +48,7 @@ from ..product.pattern import compute_reasons, knob_reason
 from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import RATE_OF, pattern_reason, too_large_reasons
-from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
+from ..views.operand_types import CASTABLE, casts, loses_bits_as_tf32, takes_other_type
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
 from .choice_sm90 import ConvChoice
@@ -94,7 +95,7 @@ _PATTERN = (
 _MOST_PHASES = 16  # of the pixels of a gradient with a stride
 _FEW = 64  # output channels, which wide tiles have rows for
 # Types of X and W that are multiplied as they are; others are cast.
-_PAIRS = frozenset(wgmma.INSTRUCTIONS)
+_CASTS = casts(wgmma.INSTRUCTIONS)
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -112,6 +113,7 @@ class ConvSm90Engine(Engine):
     only_target: str = "sm_90a"
     updates_outputs: bool = True
     reduces_in_registers: bool = True
+    patterns: tuple[Pattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
         "a numerical note), i8 or fp8, sums in f32 or i32; of other pairs of these and ui8 in the "
@@ -292,9 +294,6 @@ class ConvSm90Engine(Engine):
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
         return bool(fusion.with_role("reduction"))
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(with_casts(fusion, _PAIRS))
-
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -326,7 +325,7 @@ def _past_rows(facts: ProductFacts, outputs: int, columns: int) -> int:
 @remembered
 def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
     """The fusion as the engine has it: operands of types that it multiplies, where TMA reads."""
-    return relaid_fusion(with_casts(fusion, _PAIRS), copied)
+    return relaid_fusion(rewritten_fusion(fusion, _CASTS), copied)
 
 
 def _copied(choice: ConvChoice) -> Copied:

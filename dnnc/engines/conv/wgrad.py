@@ -37,7 +37,6 @@ from ..engine import Knob, Reason
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..product.region_sm90 import product_calls
 from ..surface import fewer_than, pattern_reason
-from ..views.operand_types import with_casts
 from ..views.relaid import (
     Cast,
     RelaidFusion,
@@ -412,11 +411,6 @@ def _is_narrow(tensor: Tensor) -> bool:
     axes = (axis for axis, n in enumerate(tensor.shape) if axis != 1 and n.constant != 1)
     steps = (tensor.layout[axis].known_divisor() * tensor.type.bits for axis in axes)
     return any(bits % (8 * tma.ALIGNMENT) for bits in steps)
-
-
-def cast_operands(fusion: Fusion, types: Sequence[DType]) -> Fusion:
-    """The fusion with operands of one of the types that tensor cores multiply."""
-    return with_casts(fusion, frozenset((type_, type_) for type_ in types))
 
 
 def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor]:

@@ -21,13 +21,14 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
-from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
+from ...dialect.patterns import Pattern
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.choice_sm80 import Sm80Choice
 from ..product.kernel_sm80 import (
@@ -42,7 +43,7 @@ from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knob
 from ..product.surface_sm80 import Work
 from ..product.work import ProductWork
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
-from ..views.operand_types import loses_bits_as_tf32, takes_other_type
+from ..views.operand_types import casts, loses_bits_as_tf32, takes_other_type
 from .wgrad import (
     GROUP,
     PART,
@@ -51,7 +52,6 @@ from .wgrad import (
     SUPPORT_COPIES,
     WgradShape,
     anchor_reasons,
-    cast_operands,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
@@ -74,6 +74,7 @@ from .wgrad_sums import (
 from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
 
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)  # of X and dY, as they are multiplied
+_CASTS = casts([(type_, type_) for type_ in _TYPES])
 _CHUNK_BYTES = 16
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step
@@ -107,6 +108,7 @@ class ConvWgradSm80Engine(Engine):
     index: int = 22
     families: tuple[str, ...] = ("convolution gradient",)
     updates_outputs: bool = True
+    patterns: tuple[Pattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "one conv_wgrad of one to three spatial dims; X and DY both f16, both bf16 or both f32 (as "
         f"tf32, once or in three products), sums in f32; {SUPPORT_COPIES}; channels of a group "
@@ -121,7 +123,7 @@ class ConvWgradSm80Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion):
             return declined
-        fusion = cast_operands(fusion, _TYPES)
+        fusion = rewritten_fusion(fusion, _CASTS)
         op = wgrad_of(fusion)
         reasons = [
             *fp8_reasons(fusion, target),
@@ -161,7 +163,7 @@ class ConvWgradSm80Engine(Engine):
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False)
+        copies = relaid_fusion(rewritten_fusion(fusion, _CASTS), has_rows=False)
         op, choice = wgrad_of(copies.fusion), _Choice.of(knobs)
         shape, parts = shape_of(op), choice.parts
         work = _work(fusion)
@@ -186,13 +188,10 @@ class ConvWgradSm80Engine(Engine):
     def register_pressure(self, knobs: Knobs) -> int:
         return _Choice.of(knobs).tile.area
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(cast_operands(fusion, _TYPES))
-
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        relaid = relaid_fusion(cast_operands(fusion, _TYPES), has_rows=False).fusion
+        relaid = relaid_fusion(rewritten_fusion(fusion, _CASTS), has_rows=False).fusion
         shape, choice = shape_of(wgrad_of(relaid)), _Choice.of(knobs)
         a, b = (
             {
@@ -290,7 +289,7 @@ def _access_reasons(shape: WgradShape) -> list[Reason]:
 
 def _type(fusion: Fusion) -> DType:
     """The type that is multiplied."""
-    return wgrad_of(cast_operands(fusion, _TYPES)).x.type
+    return wgrad_of(rewritten_fusion(fusion, _CASTS)).x.type
 
 
 def _fitting_parts(fusion: Fusion, tile: Sm80Choice, target: Target) -> list[int]:

@@ -20,13 +20,14 @@ from ...codegen.hopper import im2col, tma
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
 from ...dialect.ops import Pointwise
+from ...dialect.patterns import Pattern
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.choice_sm90 import Choice
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
@@ -37,7 +38,7 @@ from ..product.pattern import knob_reason
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
 from ..surface import bytes_of, target_reasons, too_large_reasons
-from ..views.operand_types import takes_other_type
+from ..views.operand_types import casts, takes_other_type
 from ..views.relaid import RelaidFusion
 from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums, sharers_of
 from .wgrad import (
@@ -49,7 +50,6 @@ from .wgrad import (
     SUPPORT_COPIES,
     WgradShape,
     anchor_reasons,
-    cast_operands,
     channel_pitch,
     filter_fusion,
     loss_sum_reasons,
@@ -94,6 +94,7 @@ from .wgrad_region_sm90 import (
 from .wgrad_sums import emit_losses, emit_sum, place_sums, places_of, sum_seconds
 
 _TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
+_CASTS = casts([(type_, type_) for type_ in _TYPES])
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
@@ -109,6 +110,7 @@ class ConvWgradSm90Engine(Engine):
     families: tuple[str, ...] = ("convolution gradient",)
     only_target: str = "sm_90a"
     updates_outputs: bool = True
+    patterns: tuple[Pattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
         f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",
@@ -126,7 +128,7 @@ class ConvWgradSm90Engine(Engine):
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, PATTERN_WITH_SUM, sums=1):
             return declined
-        fusion = cast_operands(fusion, _TYPES)
+        fusion = rewritten_fusion(fusion, _CASTS)
         if beside := loss_sum_reasons(fusion):
             return tuple(beside)
         op = wgrad_of(fusion)
@@ -188,7 +190,7 @@ class ConvWgradSm90Engine(Engine):
         return illegal_reasons(loop, facts_of_choice(fusion, choice), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        fusion = cast_operands(fusion, _TYPES)
+        fusion = rewritten_fusion(fusion, _CASTS)
         found = [
             replace(choice, makes=makes)
             for makes in (False, True)
@@ -272,9 +274,6 @@ class ConvWgradSm90Engine(Engine):
     def register_pressure(self, knobs: Knobs) -> int:
         return WgradChoice.of(knobs).loop.accumulators
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(cast_operands(fusion, _TYPES))
-
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -293,7 +292,7 @@ class ConvWgradSm90Engine(Engine):
 
 def _relaid(fusion: Fusion, choice: WgradChoice) -> RelaidFusion:
     """The fusion as a choice of knobs reads it."""
-    cast = cast_operands(fusion, _TYPES)
+    cast = rewritten_fusion(fusion, _CASTS)
     return relaid_fusion(cast, has_rows=choice.has_halo, makes=choice.makes)
 
 

@@ -148,11 +148,11 @@ class RowParts:
 
     @staticmethod
     def of_region(region: Region) -> RowParts:
-        """The parts that `lower-to-linalg` wrote down."""
+        """The parts that `prepare-fusions` wrote down."""
         names = region.parts
         if "along" not in names:
             what = "a fusion of rows without dnn.parts"
-            raise DnncError(Status.BAD_PARAM, what, "reductions as lower-to-linalg marks them")
+            raise DnncError(Status.BAD_PARAM, what, "reductions as prepare-fusions marks them")
         count = sum(name.startswith("extreme ") for name in names)
         extremes = [
             (region.part(f"extreme {n}"), region.part(f"elements {n}")) for n in range(count)

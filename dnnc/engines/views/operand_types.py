@@ -5,21 +5,24 @@ narrowest type of theirs that holds every number of both, so that nothing is rou
 
     conv_fprop(x f16, w i8)   ->   conv_fprop(x, identity(w) f16)
 
-Engines look at the fusion on the right, and what they do before a product converts its operands.
+The casts are rewrite patterns of the engines (`Engine.patterns`): what they do before a product
+converts its operands.
 One operand is rounded: a first one of f32 that is computed takes a second one's 16 bits.  Of a
 filter's gradient the second takes the first one's, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from ... import dtypes
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion
 from ...dialect.op import Op
-from ...dialect.ops import ConvWgrad, Pointwise
+from ...dialect.ops import ConvDgrad, ConvFprop, ConvWgrad, Pointwise
 from ...dialect.ops.conv import Convolved
+from ...dialect.patterns import Pattern, Producer
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 
@@ -47,20 +50,24 @@ def shared_type(a: DType, b: DType) -> DType | None:
 
 def multiplied_type(fusion: Fusion, op: Op) -> DType | None:
     """The type that both operands of a product are multiplied as, if they are cast."""
+    return _multiplied_type(op, fusion.producers.get)
+
+
+def _multiplied_type(op: Op, producer: Producer) -> DType | None:
     a, b = op.operands[:2]
-    return _other_type(fusion, op) or shared_type(a.type, b.type)
+    return _other_type(op, producer) or shared_type(a.type, b.type)
 
 
 def takes_other_type(fusion: Fusion, op: Op) -> bool:
     """Whether an operand is rounded to the other one's type."""
-    return _other_type(fusion, op) is not None
+    return _other_type(op, fusion.producers.get) is not None
 
 
-def _other_type(fusion: Fusion, op: Op) -> DType | None:
+def _other_type(op: Op, producer: Producer) -> DType | None:
     """The type of 16 bits that a computed operand of f32 takes from the other; None: none does."""
     a, b = op.operands[:2]
     for computed, other in ((a, b), (b, a))[: 2 if isinstance(op, ConvWgrad) else 1]:
-        is_wide = computed.type == dtypes.f32 and computed in fusion.producers
+        is_wide = computed.type == dtypes.f32 and producer(computed) is not None
         if is_wide and other.type in _SIXTEEN:
             return other.type
     return None
@@ -72,30 +79,27 @@ def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
     return is_wide and not takes_other_type(fusion, op)
 
 
-@remembered
-def with_casts(fusion: Fusion, pairs: frozenset[_Pair]) -> Fusion:
-    """The fusion of one convolution with operands of a pair of types that an engine multiplies;
-    itself where nothing is cast.
+def casts(pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
+    """Rewrite patterns by which a convolution multiplies operands of one of some pairs of types.
 
-    pairs: those that it multiplies as they are.
+    pairs: those that an engine multiplies as they are.
     """
-    op = next((op for op in fusion.ops if isinstance(op, Convolved | ConvWgrad)), None)
-    if op is None or not _is_cast(op, pairs):
-        return fusion
-    type_ = multiplied_type(fusion, op)
-    if type_ is None:
-        return fusion
-    wrong = dict.fromkeys(t for t in op.operands if t.type != type_)
-    cast = {tensor: _as_type(tensor, type_) for tensor in wrong}
-    product = op.with_tensors(cast)
-    if product.compute_type == dtypes.fast_float_for_fp8:  # of fp8, which these are no longer
-        product.compute_type = dtypes.f32
-    made = [*(_identity(*pair) for pair in cast.items()), product]
-    ops = [new for old in fusion.ops for new in (made if old is op else [old])]
-    return Fusion(fusion.index, tuple(ops), fusion.outputs, fusion.must_repeat)
+
+    def rewrite(op: Convolved | ConvWgrad, producer: Producer) -> list[Op] | None:
+        type_ = _multiplied_type(op, producer) if _is_cast(op, pairs) else None
+        wrong = dict.fromkeys(t for t in op.operands if t.type != type_) if type_ else {}
+        if type_ is None or not wrong:
+            return None
+        cast = {tensor: _as_type(tensor, type_) for tensor in wrong}
+        product = op.with_tensors(cast)
+        if product.compute_type == dtypes.fast_float_for_fp8:  # of fp8, which these are no longer
+            product.compute_type = dtypes.f32
+        return [*(_identity(*pair) for pair in cast.items()), product]
+
+    return tuple(Pattern(kind, rewrite) for kind in (ConvFprop, ConvDgrad, ConvWgrad))
 
 
-def _is_cast(op: Convolved | ConvWgrad, pairs: frozenset[_Pair]) -> bool:
+def _is_cast(op: Convolved | ConvWgrad, pairs: Collection[_Pair]) -> bool:
     if op.compute_type not in _SUMS:
         return False
     first, second = op.operands

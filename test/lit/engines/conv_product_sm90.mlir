@@ -1,10 +1,14 @@
 // RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_product_sm90:TILE_M=64:TILE_N=64:STAGES=2:TILE_CGA_M=1:TILE_CGA_N=1:SWAP_AB=0:SPLIT_K_SLC=1:WARP_SPEC_CFG=1:SWIZZLE=2048},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_product_sm90:TILE_M=64:TILE_N=64:STAGES=2:TILE_CGA_M=1:TILE_CGA_N=1:SWAP_AB=0:SPLIT_K_SLC=1:WARP_SPEC_CFG=1:SWIZZLE=2048},prepare-fusions' | filecheck %s --check-prefix=FUSED
 
 #images = affine_map<() -> (2, 64, 6, 8, 3072, 48, 8, 1)>
 #filter = affine_map<() -> (64, 64, 1, 1, 64, 1, 1, 1)>
 
 // The filter is a matrix; images, and what is stored, have the number of the matrix as a third axis.
 // An image is the product's B, with its columns contiguous; nothing is copied before or after.
+// FUSED-LABEL: func.func private @with_relu_fusion0(
+// FUSED-NEXT: "dnn.matmul"{{.*}} : (tensor<1x64x64xf16, {{.*}}>, tensor<2x64x48xf16, {{.*}}>) -> tensor<2x64x48xf32
+// FUSED-NEXT: "dnn.pointwise"{{.*}}mode = "relu_fwd"
 // CHECK-LABEL: func.func @with_relu(
 // CHECK-COUNT-1: llvm.func @fusion0_conv_product_sm90(
 // CHECK-NOT: llvm.func

@@ -7,7 +7,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.choosing import heuristics
 from dnnc.codegen.hopper.im2col import Window
-from dnnc.dialect.fusion import partition
+from dnnc.dialect.fusion import partition, rewritten_fusion
 from dnnc.engines.conv.halo import Halo, halo_refusal
 from dnnc.engines.conv.halo_knobs_sm90 import halo_candidates, halo_of, pixels_of
 from dnnc.engines.conv.pattern import conv_of, shape_of
@@ -31,7 +31,7 @@ def fusion_of(g):
 
 def with_halo(g, rows, channels=64, columns=0, **knobs):
     """Knobs of tiles of some rows, and of some columns or all."""
-    halo = halo_of(CONV_SM90.prepared(fusion_of(g)).fusion, rows, channels, columns)
+    halo = halo_of(rewritten_fusion(fusion_of(g), CONV_SM90.patterns), rows, channels, columns)
     assert halo is not None
     own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1}
     return {**SMALL, **own, "TILE_ROWS": rows, "TILE_COLS": columns, **knobs}

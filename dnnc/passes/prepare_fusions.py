@@ -1,0 +1,99 @@
+# pyright: basic
+"""prepare-fusions: gives each fusion the operations that its engine computes.
+
+Precondition: fusions with an engine.  Postcondition: the function of each has `dnn.prepared`, and
+`dnn.tile`, the tiling that an engine decides of the fusion and its knobs (`Engine.tile_of`).  In
+this order, each where it applies:
+
+- views at its borders are strides of what it loads and stores (`dialect/fusion_borders.py`);
+- the engine's rewrite patterns are applied (`Engine.patterns`): operands of a convolution are cast;
+- the engine's own form stands in its place (`Engine.prepared`): finer axes, images as products.
+
+    "dnn.conv_fprop"(%x, %w) {role = "anchor"} : (tensor<...xf16>, tensor<...xi8>) -> ...
+->  %0 = "dnn.pointwise"(%w) {mode = "identity", role = "g1b"} : (tensor<...xi8>) -> tensor<...xf16>
+    "dnn.conv_fprop"(%x, %0) {role = "anchor"} : (tensor<...xf16>, tensor<...xf16>) -> ...
+
+Operations of a pattern that the engine knows by name get `parts`; those on an attention's scores
+`is_score`, reductions of rows of one element, too, `reduces_rows` (`engines.Prepared`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..choosing import explicit
+from ..dialect import dnn, structure
+from ..dialect.rewriting import rewrite
+from ..engines import Prepared, engine_named
+from ..mlir import ir
+from .fuse import target_of
+from .pass_base import Pass
+
+
+@dataclass(frozen=True)
+class PrepareFusions(Pass):
+    """The pass; see the file's docstring."""
+
+    name: ClassVar[str] = "prepare-fusions"
+    takes: ClassVar[str] = "fused"
+    makes: ClassVar[str] = "fused"
+
+    def run(self, module: Any) -> None:
+        for function in list(structure.fusion_functions(module)):
+            attributes = function.operation.attributes
+            if "dnn.engine" in attributes and structure.PREPARED not in attributes:
+                _prepare(function, target_of(module))
+
+
+def _prepare(function: Any, target: Any) -> None:
+    fusion = structure.read_fusion(function)
+    name, knobs = structure.engine_of(function)  # of a text they may be anything
+    engine = engine_named(name)
+    explicit.verify_choice(engine, fusion, knobs, target)
+    tile = engine.tile_of(fusion, knobs, target)
+    if fusion.whole is not None:
+        function = structure.replace_fusion(function, fusion)
+    if engine.patterns:
+        rewrite(function, engine.patterns)
+        fusion = structure.read_as_written(function)
+        structure.write_roles(function, fusion)
+    prepared = engine.prepared(fusion)
+    if prepared.fusion is not fusion:
+        function = structure.replace_fusion(function, prepared.fusion)
+    _mark(function, prepared)
+    function.attributes[structure.PREPARED] = ir.UnitAttr.get()
+    if tile is not None:
+        function.attributes["dnn.tile"] = structure.to_attribute(tile)
+
+
+def _mark(function: Any, prepared: Prepared) -> None:
+    """Writes what operations are to the engine."""
+    operations = dict(zip(prepared.fusion.ops, structure.operations_of(function), strict=True))
+    names: dict[Any, list[str]] = {}
+    for name, ops in prepared.parts.items():
+        for op in ops:
+            names.setdefault(op, []).append(name)
+    for op, found in names.items():
+        operations[op].attributes[dnn.PARTS] = structure.to_attribute(found)
+    for op in prepared.scores:
+        operations[op].attributes[dnn.IS_SCORE] = ir.UnitAttr.get()
+    for op in prepared.row_reductions:
+        operations[op].attributes[dnn.REDUCES_ROWS] = ir.UnitAttr.get()
+
+
+def read_prepared(function: Any) -> Prepared:
+    """The fusion of a function, and what its operations are to its engine, as they stand there."""
+    if structure.PREPARED not in function.operation.attributes:
+        return Prepared(structure.read_fusion(function))
+    fusion = structure.read_as_written(function)
+    parts: dict[str, list[Any]] = {}
+    scores, rows = [], []
+    for op, operation in zip(fusion.ops, structure.operations_of(function), strict=True):
+        for name in dnn.read_parts(operation):
+            parts.setdefault(name, []).append(op)
+        if dnn.IS_SCORE in operation.attributes:
+            scores.append(op)
+        if dnn.REDUCES_ROWS in operation.attributes:
+            rows.append(op)
+    return Prepared(fusion, frozenset(scores), frozenset(rows), parts)

@@ -1,0 +1,88 @@
+"""Fusions as their engines compute them, in the text of stage fused."""
+
+import pytest
+
+import dnnc
+from dnnc import DnncError, compiler, passes
+from dnnc.dialect import dnn
+from dnnc.target import of
+from tests.dialect.examples import EXAMPLES
+
+PREPARE = passes.parse_pipeline("fuse,select-engine,prepare-fusions")
+# Convolutions whose operands are cast, views at borders, finer axes, attention, rows, no inputs.
+OPERATIONS = ("matmul", "conv_fprop", "reshape", "layernorm", "sdpa", "causal_conv1d", "rng")
+
+
+def prepared(graph, target):
+    """The text of stage fused, of fusions as their engines compute them."""
+    work = compiler.start(graph.finalize(), of(target))
+    passes.run(work.module, PREPARE)
+    return work.text()
+
+
+def lowered(work):
+    return compiler.advance(work, "linalg").text()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_prepared_text_goes_on_as_the_graph_does(name):
+    for build in EXAMPLES[name][:2]:
+        graph = build().graph
+        with dnn.context():
+            text = prepared(graph, "sm_90a")
+            assert "dnn.prepared" in text
+            assert lowered(compiler.resume(text)) == lowered(compiler.start(graph, of("sm_90a")))
+
+
+def cast():
+    g = dnnc.pygraph("cast", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([8, 64, 28, 28], [50176, 1, 1792, 64])
+    w = g.tensor([64, 64, 3, 3], [576, 1, 192, 64], data_type="i8")
+    g.conv_fprop(x, w, padding=[1, 1], stride=[1, 1], dilation=[1, 1]).set_output()
+    return g.graph
+
+
+def attention():
+    g = dnnc.pygraph("attention", io_data_type="f16", intermediate_data_type="f32")
+    q, k, v = (g.tensor([1, 2, 128, 64]) for _ in range(3))
+    o, _ = g.sdpa(q=q, k=k, v=v, attn_scale=0.125, is_inference=True)
+    o.set_output()
+    return g.graph
+
+
+@pytest.mark.parametrize(
+    ("build", "old", "new", "named"),
+    [
+        (cast, 'mode = "identity"', 'mode = "neg"', "mode"),
+        (cast, "access_bytes = 16", "access_bytes = 8", "dnn.tile"),
+        (attention, ', parts = ["maximum"', ', parts = ["total"', "parts"),
+        (attention, "is_score, ", "", "is_score"),
+        (attention, "reduces_rows, ", "", "reduces_rows"),
+    ],
+)
+def test_a_prepared_text_that_was_changed_is_refused(build, old, new, named):
+    with dnn.context():
+        text = prepared(build(), "sm_80")
+        assert old in text
+        changed = text.replace(old, new, 1)
+        with pytest.raises(DnncError, match="what its graph gives") as error:
+            compiler.resume(changed)
+        assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "accepted"),
+    [("is_score = 1 : i64", "builtin.unit"), ("parts = [1]", "string"), ("parts = 1", "array")],
+)
+def test_marks_have_their_types(attribute, accepted):
+    with dnn.context():
+        text = prepared(attention(), "sm_80").replace("is_score, ", f"{attribute}, ", 1)
+        with pytest.raises(DnncError, match=accepted):
+            compiler.resume(text)
+
+
+def test_a_fusion_without_an_engine_stays():
+    with dnn.context():
+        work = compiler.start(cast().finalize(), of("sm_80"))
+        passes.run(work.module, passes.parse_pipeline("fuse,prepare-fusions"))
+        assert "dnn.prepared" not in work.text()
