@@ -13,7 +13,7 @@ import pytest
 
 import dnnc
 from dnnc import compiler, mlir, operations, outside, passes, worker
-from dnnc.dialect import dnn
+from dnnc.dialect import dnn, structure
 from dnnc.dialect.graph import OperationGraph
 from dnnc.dialect.json_form import from_json, to_json
 from dnnc.dialect.ops import BY_NAME, Pointwise
@@ -223,6 +223,47 @@ def test_a_pattern_rewrites_what_a_composite_operation_stands_for(tmp_path):
     with dnn.context():
         ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
     assert ptx.encode() in by_hand.blobs
+
+
+@dataclass(frozen=True)
+class NoExponentials(Pass):
+    """no-exponentials: max(x, 0) in place of exp(x), in fusions that have their engines."""
+
+    name: ClassVar[str] = "no-exponentials"
+    takes: ClassVar[str] = "fused"
+    makes: ClassVar[str] = "fused"
+
+    def run(self, module):
+        for function in structure.fusion_functions(module):
+            passes.rewrite(function, [passes.Pattern(Pointwise, as_relu)])
+
+
+def as_relu(op, producer):
+    """exp(x) -> relu(x)"""
+    if op.mode != "exp":
+        return None
+    return [Pointwise(mode="relu_fwd", x=op.x, y=op.y, compute_type=op.compute_type)]
+
+
+@pytest.mark.parametrize(
+    "order", ["no-exponentials,prepare-fusions", "prepare-fusions,no-exponentials"]
+)
+def test_a_pattern_rewrites_fusions_whose_kernels_follow(order, tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(exponentials().graph.finalize().canonical_text())
+    kernels = "lower-to-linalg,tile,lower-to-kernels,assign-workspace"
+    with passes.registered(NoExponentials):
+        steps = f"fuse,select-engine,{order}"
+        fused = command("opt", str(path), "-t", "sm_80", "-p", steps)
+        made = command("opt", str(path), "-t", "sm_80", "-p", f"{steps},{kernels}")
+    assert 'mode = "relu_fwd"' in fused.stdout
+    assert 'role = "g2"' in fused.stdout
+    with dnn.context():
+        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+        with pytest.raises(dnnc.DnncError, match="change the graph"):
+            compiler.resume(fused.stdout)
+    assert "max.NaN.f32" in ptx
+    assert "ex2" not in ptx
 
 
 def test_what_is_no_pass():

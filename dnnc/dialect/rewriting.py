@@ -25,8 +25,8 @@ from .tensor import Tensor
 def rewrite(function: Any, patterns: Sequence[Pattern]) -> None:
     """Applies patterns to the function of a graph or of a fusion until none of them matches.
 
-    Operations whose results nothing uses are dropped.  Nothing is verified meanwhile: `passes.run`
-    verifies the module that a pass leaves.
+    Operations whose results nothing uses are dropped; those that replace one of a fusion have its
+    role.  Nothing is verified meanwhile: `passes.run` verifies the module that a pass leaves.
     """
     symbols = dnn.read_symbols(function)
     by_name: dict[str, list[Pattern]] = {}
@@ -47,6 +47,10 @@ def _rewriting(
             steps = pattern.rewrite(op, found.producer)
             if steps is not None:
                 dnn.emit_ops(steps, found.values, names)
+                if dnn.ROLE in operation.attributes:
+                    for step in steps:
+                        made = found.values[step.results[0]].owner
+                        made.attributes[dnn.ROLE] = operation.attributes[dnn.ROLE]
                 values = [found.values[tensor] for tensor in op.results]
                 for value, old in zip(values, operation.results, strict=True):
                     _as_typed(value, old, symbols, op)
@@ -89,7 +93,8 @@ class _Around:
         if value is None or isinstance(value.owner, ir.Block):
             return None
         owner = value.owner.operation
-        return None if owner.name == "dnn.constant" else self.op(owner)
+        is_known = owner.name.removeprefix("dnn.") in BY_NAME
+        return self.op(owner) if is_known else None
 
     def _read(self, value: Any) -> None:
         if value not in self._tensors:
@@ -119,8 +124,9 @@ def _tensor_of(value: Any, symbols: Sequence[Dim]) -> Tensor:
     """The tensor of an argument, of a constant or of another operation's result."""
     if isinstance(value.owner, ir.Block):
         function = value.owner.owner
-        records = dnn.records_of(function, "arg_attrs", len(value.owner.arguments))
-        return dnn.read_tensor(value.type, records[value.arg_number], symbols, "dnn.")
+        records = function.attributes["arg_attrs"] if "arg_attrs" in function.attributes else None
+        record = dnn.dict_of(records[value.arg_number]) if records else {}
+        return dnn.read_tensor(value.type, record, symbols, "dnn.")
     operation = value.owner.operation
     if operation.name == "dnn.constant":
         return dnn.read_constant(operation, symbols)

@@ -116,8 +116,8 @@ def read_as_written(function: Any) -> Fusion:
 def read_results(function: Any) -> list[Tensor]:
     """The tensors that a function returns, by its type and result attributes."""
     symbols = dnn.read_symbols(function)
-    records = [dnn.dict_of(entry) for entry in ir.ArrayAttr(function.attributes["res_attrs"])]
     types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
+    records = dnn.records_of(function.operation, "res_attrs", len(types))
     return [
         dnn.read_tensor(type_, record, symbols, "dnn.")
         for type_, record in zip(types, records, strict=True)

@@ -12,12 +12,12 @@ Buffers are laid one after the other, each at a multiple of 256 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..dialect import dnn, structure
-from ..dialect.graph import OperationGraph
+from ..dialect.tensor import Tensor
 from ..expr import Dim, Expr, ceildiv, parse
 from .pass_base import Pass
 
@@ -34,28 +34,27 @@ class AssignWorkspace(Pass):
 
     def run(self, module: Any) -> None:
         program = structure.read_program(module)
-        graph = dnn.from_mlir(module)
-        offsets, total = _offsets(program, graph)
-        dims: dict[str, Dim] = graph.symbols
+        dims = {dim.name: dim for dim in dnn.read_symbols(dnn.graph_function(module))}
+        offsets, total = _offsets(program, module, dims)
         program["steps"] = [_placed(step, offsets, dims) for step in program["steps"]]
         program["workspace_bytes"] = str(total)
         program["buffers"] = []
         structure.write_program(module, program)
 
 
-def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, Expr], Expr]:
+def _offsets(
+    program: dict[str, Any], module: Any, dims: Mapping[str, Dim]
+) -> tuple[dict[Any, Expr], Expr]:
     """(buffer name or uid -> offset, total bytes)."""
-    dims: dict[str, Dim] = graph.symbols
     wanted: dict[Any, Expr] = {}
-    passed_on = {
+    uids = {
         _uid(argument)
         for step in program["steps"]
         for argument in step.get("launch", {}).get("args", [])
         if argument["kind"] in ("pointer", "tensor_map")
     }
-    for tensor in dict.fromkeys(t for op in graph.live_ops for t in op.results):
-        if tensor.is_virtual and tensor.uid in passed_on:
-            wanted[tensor.uid] = ceildiv(tensor.span() * tensor.type.bits, 8)
+    for tensor in _passed_on(module, uids):
+        wanted[tensor.uid] = ceildiv(tensor.span() * tensor.type.bits, 8)
     for buffer in program["buffers"]:
         wanted[buffer["name"]] = parse(buffer["bytes"], dims)
     offsets: dict[Any, Expr] = {}
@@ -64,6 +63,20 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
         offsets[key] = total
         total = total + ceildiv(size, ALIGNMENT) * ALIGNMENT
     return offsets, total
+
+
+def _passed_on(module: Any, uids: Set[int]) -> list[Tensor]:
+    """The virtual tensors with some uids, which fusions pass on.
+
+    Where all uids are of the graph's own arguments and results, its operations are not read.
+    """
+    function = dnn.graph_function(module)
+    ends = [*dnn.read_arguments(function).values(), *structure.read_results(function)]
+    if uids <= {-1, *(tensor.uid for tensor in ends)}:
+        return []
+    ops = dnn.from_mlir(module).live_ops
+    found = dict.fromkeys(tensor for op in ops for tensor in op.results)
+    return [tensor for tensor in found if tensor.is_virtual and tensor.uid in uids]
 
 
 def _placed(
