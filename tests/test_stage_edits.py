@@ -8,6 +8,7 @@ import dnnc
 from dnnc import compiler, mlir
 from dnnc.dialect import dnn
 from dnnc.errors import DnncError
+from dnnc.passes import PrepareFusions, run
 from dnnc.target import of
 
 from .cli.commands import dnnc as dnnc_command
@@ -115,14 +116,18 @@ GRAPHS = {
         *(pointwise, resample, split, fp8, dynamic),
     )
 }
-STAGES = ("fused", "linalg")
+STAGES = ("fused", "prepared", "linalg")  # prepared: at stage fused, as engines compute fusions
 
 
 def text_of(make, stage):
     g, target = make()
     g.build_operation_graph()
     with dnn.context():
-        return compiler.advance(compiler.start(g.graph, of(target)), stage).text()
+        work = compiler.start(g.graph, of(target))
+        compiler.advance(work, "fused" if stage == "prepared" else stage)
+        if stage == "prepared":
+            run(work.module, [PrepareFusions()])
+        return work.text()
 
 
 def assert_not_ignored(name, stage, edits):
