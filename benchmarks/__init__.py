@@ -13,8 +13,8 @@ SET_NAMES = (
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases or more that nobody listed, by seed.
 DRAWN_NAMES = (
-    "memory-unlisted", "conv-unlisted", "dgrad-unlisted", "dgrad-networks", "conv-wgrad-unlisted",
-    "long-unlisted", "wide-conv-unlisted",
+    "memory-unlisted", "conv-unlisted", "dgrad-unlisted", "dgrad-networks",
+    "few-dgrad-unlisted", "conv-wgrad-unlisted", "long-unlisted", "wide-conv-unlisted",
 )  # fmt: skip
 
 # What `resnet50` times by default.

@@ -105,6 +105,20 @@ def dgrads(seed: int, count: int = 20) -> list[Case]:
     return list(found.values())
 
 
+def few_channel_dgrads(seed: int, count: int = 20) -> list[Case]:
+    """Gradients by the image of layers of 8 to 40 channels, as first stages of networks have."""
+    draw = random.Random(seed)
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        h, n = 4 * round(2 ** draw.uniform(3, 5)), round(2 ** draw.uniform(3, 7))
+        c, k = 8 * draw.randint(1, 5), 16 * round(2 ** draw.uniform(1, 3.6))
+        r, stride = draw.choice((1, 3, 3, 5)), draw.choice((1, 2))
+        case = conv_dgrad("fp16", "plain", ConvShape(n, (h, h), c, k, (r, r), stride, r // 2))
+        if _SHORTEST <= max(case.flops / 600e12, case.bytes / 3e12) <= 0.2e-3:
+            found[case.id] = case
+    return list(found.values())
+
+
 def _conv(draw: random.Random) -> Case:
     """Channels that are no multiple of 8 on one side or the other in one of five."""
     h = round(2 ** draw.uniform(2.8, 7.8))
@@ -225,6 +239,7 @@ DRAWN: dict[str, Callable[[int], list[Case]]] = {
     "conv-unlisted": convs,
     "dgrad-unlisted": dgrads,
     "dgrad-networks": network_dgrads,
+    "few-dgrad-unlisted": few_channel_dgrads,
     "conv-wgrad-unlisted": wgrads,
     "long-unlisted": long_products,
     "wide-conv-unlisted": wide_convs,

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from benchmarks.cases import kinds as cases  # noqa: E402
 from benchmarks.cases import lists  # noqa: E402
 from benchmarks.cases.conv_dgrad import EPILOGUES  # noqa: E402
-from benchmarks.cases.generated import dgrads, network_dgrads, wgrads  # noqa: E402
+from benchmarks.cases.generated import dgrads, few_channel_dgrads, network_dgrads, wgrads  # noqa: E402
 from benchmarks.peers import torch_columns as torch_peers  # noqa: E402
 
 from .test_cases import is_close  # noqa: E402
@@ -46,6 +46,7 @@ def test_graph_torch_and_plan_are_the_case(shape, epilogue):
 
 def test_lists_are_of_their_own_ids():
     found = [*lists.dgrad(), *lists.dgrad_more(), *lists.conv_patterns()[1:], *dgrads(1000)]
+    found += few_channel_dgrads(1000)
     assert [lists.case_of(case.id).id for case in found] == [case.id for case in found]
     assert len({case.id for case in found}) == len(found) - 1  # the streaming kernel
 
