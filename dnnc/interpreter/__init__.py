@@ -23,7 +23,7 @@ Not modelled: the order in which writes to global memory become visible (every s
 once, so a missing fence between CTAs, or before a TMA load of what the kernel itself wrote, goes
 unnoticed), races inside one warp, caches, and the error of approximate instructions (their
 results are the nearest numbers).  Also not, and refused: interleaved tensor maps, NaN fill,
-element strides of tiled maps, im2col stores, bulk copies between CTAs, reductions but `.add`,
+element strides of tiled maps, bulk copies between CTAs, reductions but `.add`,
 sparse wgmma, descriptors with a base offset, atomics on another CTA's shared memory.  A CTA of a
 cluster may use another's shared memory before that one has started.  Bulk copies happen whole.
 A warp sleeps at a try_wait while any of its lanes there must wait.

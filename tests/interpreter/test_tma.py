@@ -365,6 +365,34 @@ def test_a_store_is_clipped(at: tuple[int, int], seed: int):
     assert (found == want).all()
 
 
+def im2col_store(monkeypatch: pytest.MonkeyPatch, upper: int) -> Array:
+    """Pixels 0 and 2 of rows of three, from pixel 2 of the first row on."""
+    more = {"lower": (0,), "upper": (upper,), "channels_per_pixel": 4, "pixels_per_column": 8}
+    tensor = Map(0, "f32", (4, 2, 4), (32, 48), (), mode="im2col", more=more)
+    monkeypatch.setitem(globals(), "OUT", tensor)
+    issue = STORE.replace(".tile", ".im2col_no_offs").replace("{rank}", "3")
+    return store("0, 1, 0", issue=issue).reshape(5, 3, 4)
+
+
+def test_an_im2col_store_walks_the_bounding_box(monkeypatch: pytest.MonkeyPatch):
+    found = im2col_store(monkeypatch, 0)
+    tile = np.arange(32, dtype=np.float32).reshape(8, 4)
+    want = np.zeros((5, 3, 4), np.float32)
+    for number, (row, place) in enumerate([(k // 2, k % 2) for k in range(1, 8)]):
+        want[row, 2 * place] = tile[number]  # the last pixel lies behind the last row
+    assert (found == want).all()
+    with pytest.raises(InterpreterError, match="tensor map is im2col of rank 3"):
+        store("0, 1, 0", issue=STORE.replace("{rank}", "3"))
+
+
+def test_an_im2col_store_by_a_box_that_leaves_the_image_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The hardware ends in an illegal instruction."""
+    with pytest.raises(InterpreterError, match="places outside the image"):
+        im2col_store(monkeypatch, 1)
+
+
 def test_a_store_whose_rows_end_inside_16_bytes_is_refused(monkeypatch: pytest.MonkeyPatch):
     """The hardware would write beyond the row."""
     monkeypatch.setitem(globals(), "OUT", Map(0, "f32", (10, 5), (48,), (8, 4)))

@@ -1,5 +1,5 @@
 # pyright: basic
-"""TMA's im2col loads: pixels of an input, as a filter's tap meets them.
+"""TMA's im2col copies: pixels of an input, as a filter's tap meets them.
 
 A convolution multiplies, for every tap of its filter, the matrix [output pixels, channels] of
 the input pixels that the tap lies on.  One load brings a box of it: `pixels` consecutive output
@@ -248,6 +248,21 @@ def load(
         [_half(offset) for offset in offsets],
         multicast_mask=None if to_ranks is None else _half(to_ranks),
         mode=ir.Attribute.parse("#nvvm.tma_load_mode<im2col>"),
+    )
+
+
+def store(source: Any, map_: Any, at: Sequence[Any], policy: Any = None) -> None:
+    """Starts the copy of a box from shared memory, as `tma.store` does.
+
+    The map's windows have one tap: pixels follow each other as the bounding box has them, and what
+    of it lies beyond the image is not stored.
+    """
+    nvvm.cp_async_bulk_tensor_global_shared_cta(
+        map_,
+        source,
+        [ops.value_of(coordinate) for coordinate in at],
+        l2_cache_hint=policy,
+        mode=ir.Attribute.parse("#nvvm.tma_store_mode<im2col>"),
     )
 
 

@@ -13,6 +13,7 @@ from ...dialect.tensor import Tensor
 from ...expr import typical
 from ..product.bits import booleans_of
 from ..product.facts_sm90 import (
+    PHASES,
     SCATTERED,
     SPLITS,
     EpilogueFacts,
@@ -35,9 +36,11 @@ from .choice_sm90 import ConvChoice
 from .exits_sm90 import whole_outputs
 from .operands_sm90 import filter_row_bytes
 from .pattern import NARROW_BYTES, ConvShape, conv_of, conv_shape_of, pixel_matrix, shape_of
+from .phase_stores_sm90 import are_stored_by_phase
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
-_MOST_SCATTERED = 256  # where threads store rows of results: of 384, some kernels spilled
+# Where threads store rows of results, or pixels of phases are read: of 384, some kernels spilled.
+_MOST_SCATTERED = 256
 _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
 # Of the rate of loads, of panels of half a line: that are one of its halves, that begin anywhere,
 # and of less than a sector.  Of the last a row of pixels or of a filter took 10 to 17 ns, where a
@@ -82,6 +85,11 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
     steps = 1 if shape.spread else shape.taps * shape.panels(row.element_bytes)
     before = fusion.upstream(op.moved)
     share = _load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes)
+    epilogue = (
+        _epilogue_of(fusion, shape, swaps=False),
+        _epilogue_of(fusion, shape, swaps=True),
+    )
+    is_scattered = any(SCATTERED in facts.paths for facts in epilogue)
     return ProductFacts(
         row=row,
         products=1,
@@ -94,17 +102,14 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
             rewrites=computes(fusion),
             loads=OperandLoads(share),
         ),
-        epilogue=(
-            _epilogue_of(fusion, shape, swaps=False),
-            _epilogue_of(fusion, shape, swaps=True),
-        ),
+        epilogue=epilogue,
         results=ResultFacts(
             swaps=(0,) if booleans_of(fusion) or _reads_apart(fusion, swaps=True) else (0, 1),
             can_turn=True,
             always_turns=True,
             is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         ),
-        most_sums=_most_sums(fusion),
+        most_sums=_most_sums(fusion, is_scattered),
         row_bytes=shape.panel_bytes(row.element_bytes),
     )
 
@@ -140,7 +145,9 @@ def _path(fusion: Fusion, output: Tensor, shape: ConvShape, *, swaps: bool) -> s
         return "bits"
     if not pixels_are_staged(output, shape, swaps=swaps):
         return "direct"
-    return SCATTERED if shape.spread else "tma"
+    if shape.spread is None:
+        return "tma"
+    return PHASES if are_stored_by_phase(output, shape) else SCATTERED
 
 
 def stores_zeros(fusion: Fusion) -> bool:
@@ -244,12 +251,12 @@ def _lines(begins: int, row_bytes: int) -> float:
     return 1 + _SECOND_LINE * (-(-row_bytes // begins) - 1) * begins / wgmma.ROW_BYTES
 
 
-def _most_sums(fusion: Fusion) -> int:
+def _most_sums(fusion: Fusion, is_scattered: bool) -> int:
     """The most sums of two rows of a thread."""
-    has_phases = conv_shape_of(fusion).spread is not None
     if (computes(fusion) and y_loads(fusion)) or _reads_apart(fusion, swaps=False):
         return _MOST_BESIDE_LOADS
-    return _MOST_SCATTERED if has_phases else _MOST_SUMS
+    has_phases = conv_shape_of(fusion).spread is not None
+    return _MOST_SCATTERED if is_scattered or (has_phases and y_loads(fusion)) else _MOST_SUMS
 
 
 def _reads_apart(fusion: Fusion, *, swaps: bool) -> bool:

@@ -35,6 +35,7 @@ from .halo import Halo
 from .halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .operands_sm90 import FilterOperand, PixelOperand
 from .pattern import GROUP, ConvShape, conv_of_call, pixel_matrix
+from .phase_stores_sm90 import PhaseStore
 from .pixel_places import PixelPlaces
 from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
 from .zeros_sm90 import PhaseZeros
@@ -201,6 +202,11 @@ class PixelSpace(WholeSpace):
         if self.swaps:
             row, column = column, row
         return tma.place(box, [group, Index(row), Index(column)])
+
+    def phase_store(self, tensor: Tensor, columns: int, rows: int, last: int) -> PhaseStore:
+        shape = self.places.shape
+        sides = (rows, columns, last) if self.swaps else (columns, rows, rows)
+        return PhaseStore(self.places.kernel, shape, tensor, *sides, self.swaps)
 
     def loaded_box(self, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
         if (windows := self.places.shape.phase_windows) is None:

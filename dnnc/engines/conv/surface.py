@@ -17,6 +17,7 @@ from ..surface import fewer_than, pattern_reason, target_reasons
 from .pattern import ConvShape, conv_of, shape_of
 
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
+LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
 _MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by as many
 
 

@@ -38,9 +38,9 @@ from .facts_sm90 import (
 )
 from .halo import CONSUMERS, Halo, image_moves, stays
 from .pattern import ConvShape, conv_of, conv_shape_of
+from .surface import LARGE_BYTES
 
 _MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
-_LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
 
 
 def conv_tiling_of(fusion: Fusion, choice: ConvChoice, target: Target) -> Tiling:
@@ -82,7 +82,7 @@ def _writes_most(fusion: Fusion) -> bool:
     if any(_fixed_bytes(tensor) % SECTOR_BYTES for tensor in fusion.outputs):
         return False
     written = bytes_of(fusion.outputs)
-    return written >= max(_MOST_SHARE * bytes_of(fusion.inputs), _LARGE_BYTES)
+    return written >= max(_MOST_SHARE * bytes_of(fusion.inputs), LARGE_BYTES)
 
 
 def _fixed_bytes(tensor: Tensor) -> int:

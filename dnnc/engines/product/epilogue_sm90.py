@@ -47,6 +47,7 @@ from .tile_sm90 import Tiling
 
 _FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
 _QUAD = 4  # lanes that hold a row
+_STAGED = ("tma", "phases", "scattered")  # paths of outputs through shared memory
 
 
 @dataclass
@@ -80,7 +81,7 @@ class Epilogue:
         self.stores = [
             (place, StagedStore(self._box(tensor), t.epilogue.is_turned, t.kept_columns))
             for place, (_, tensor) in enumerate(self.region.outputs)
-            if t.epilogue.outputs[place] in ("tma", "scattered")
+            if t.epilogue.outputs[place] in _STAGED
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
         self.store_maps = {
@@ -92,6 +93,13 @@ class Epilogue:
             place: PartedStore(self.kernel, store, self.region.parted[place], self.matrices.space)
             for place, store in self.stores
             if t.epilogue.outputs[place] == "tma" and place in self.region.parted
+        }
+        self.phases = {
+            place: self.matrices.space.phase_store(
+                tensor, t.shared.buffer_columns, wgmma.M, t.shared.last_columns
+            )
+            for place, (_, tensor) in enumerate(self.region.outputs)
+            if t.epilogue.outputs[place] == "phases"
         }
         self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
@@ -275,12 +283,14 @@ class Epilogue:
             for place, store, source in places:
                 if place in self.parted:
                     self.parted[place].start(source, there, self.store_policy)
+                if place in self.phases:
+                    self.phases[place].start(source, there, columns, self.store_policy)
                 if place not in self.store_maps:
                     continue
                 self._copy(store, self.store_maps[place], source, there, columns)
             tma.commit()
         for place, store, source in places:
-            if place not in self.store_maps and place not in self.parted:
+            if tile.tiling.epilogue.outputs[place] == "scattered":
                 lines = columns if store.is_turned else wgmma.M
                 target = tile.targets[place][1]
                 scatter(target, store, lines, source, self.thread, partial(tile.place, there))
@@ -497,7 +507,7 @@ class _Tile:
         found = []
         for place, (value, target) in enumerate(self.targets):
             path = self.tiling.epilogue.outputs[place]
-            if path in ("tma", "scattered"):
+            if path in _STAGED:
                 found.append((place, self.value(value, fragment)))
             elif path == "direct":
                 target.store(self.at(fragment), self.value(value, fragment), fragment.inside)

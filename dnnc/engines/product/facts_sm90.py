@@ -38,7 +38,8 @@ from .tile_sm90 import moves_by_tma, moves_turned, stages_turned, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
 MOST_SUMS = 256  # with what any epilogue needs beside them
-SCATTERED = "scattered"  # path of an output of which the pixels of a phase are no matrix
+# Paths of an output of which the pixels of a phase are no matrix: by threads, and by TMA.
+SCATTERED, PHASES = "scattered", "phases"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class EpilogueFacts:
     ) -> EpilogueFacts:  # fmt: skip
         """inputs: of the fusion.  loads: those that go through shared memory."""
         pairs = zip(outputs, paths, strict=True)
-        staged = tuple(t.type.bits // 8 for t, path in pairs if path in ("tma", SCATTERED))
+        staged = tuple(t.type.bits // 8 for t, path in pairs if path in ("tma", SCATTERED, PHASES))
         loaded = tuple(t.type.bits // 8 for t in loads)
         return EpilogueFacts(paths, staged, tuple(map(inputs.index, loads)), loaded, is_even)
 

@@ -76,6 +76,24 @@ class MatrixSpace(Protocol):
         """Starts the copy of such a box from a place on; arguments: see `tma.load`."""
         ...
 
+    def phase_store(self, tensor: Tensor, columns: int, rows: int, last: int) -> PhaseCopies:
+        """The copies of a tensor of which the rows, or columns, are pixels a stride apart.
+
+        columns, rows: of a buffer.  last: columns of a tile's last one.
+        """
+        ...
+
+
+class PhaseCopies(Protocol):
+    """The copies of one output's buffers: see `conv.phase_stores_sm90`."""
+
+    def start(self, source: Any, there: TilePlace, columns: int, policy: Any) -> None:
+        """Starts the copy of a buffer of so many columns, by one thread.
+
+        source: i32 address.  there: its first row and column.  policy: see `tma.store`.
+        """
+        ...
+
 
 class WholeSpace:
     """The base of a `MatrixSpace`: rows and columns before their end are all of the product,
@@ -93,6 +111,9 @@ class WholeSpace:
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
+
+    def phase_store(self, tensor: Tensor, columns: int, rows: int, last: int) -> PhaseCopies:
+        raise AssertionError(f"{tensor.label} has no phases")
 
     def loaded_box(self: MatrixSpace, tensor: Tensor, columns: int, rows: int) -> tma.MovedBox:
         return self.box(tensor, columns, rows)

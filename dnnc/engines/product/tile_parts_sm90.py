@@ -86,9 +86,10 @@ class TileGrid:
 class EpilogueTiles:
     """The ways of what an epilogue stores and reads.
 
-    outputs: path of each: "tma"; "scattered", by threads, of whole rows in shared memory;
-    "direct", from registers; "bits", of booleans; "row", one element
-    a row; "exit", of a reduction over several tiles; or "kept", of an operand that is computed.
+    outputs: path of each: "tma"; "phases", by TMA, of pixels that lie a stride apart;
+    "scattered", by threads, of whole rows in shared memory; "direct", from registers; "bits", of
+    booleans; "row", one element a row; "exit", of a reduction over several tiles; or "kept", of an
+    operand that is computed.
     loads: arguments, by place, that it reads through shared memory.
     staged_bytes, loaded_bytes: an element of each staged output and load.
     pair: neighbours in a row that it works on together, 1 or 2.

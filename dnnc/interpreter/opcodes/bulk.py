@@ -251,14 +251,14 @@ def _destinations(
 
 def _store_tensor(d: Decoder, rank: int, combine: Callable[[EncodedMap], Combine] | None) -> Run:
     """`[map, {x, y}], [from]{, policy}`."""
-    d.take("tile")
+    im2col = d.choose(("tile", "im2col_no_offs")) == "im2col_no_offs"
     d.take("bulk_group")
     hint = d.take(_HINT)
     d.finish()
     d.expect(2 + hint)
     where_map, coordinates = _map_operand(d, d.operands[0])
     place = shared_place(d, d.operands[1], "shared", 1)
-    if len(coordinates) != rank:
+    if len(coordinates) != rank or (im2col and rank < 3):
         raise d.error(f"{len(coordinates)} coordinates")
     d.strict.extend(d.reads)
     d.poison, d.ends_segment = OWN, True
@@ -276,7 +276,10 @@ def _store_tensor(d: Decoder, rank: int, combine: Callable[[EncodedMap], Combine
             if row_bytes % CHUNK:
                 # Seen on an H200: the engine writes whole chunks, beyond the row's end.
                 raise fail(f"stores rows of {row_bytes} bytes, not whole {CHUNK} bytes", 0)
-            rows = _rows_of(tensor, rank, False, at[k], [], fail)
+            if im2col and (min(tensor.lower, default=0) < 0 or max(tensor.upper, default=0) > 0):
+                # Seen on an H200: an illegal instruction.
+                raise fail("stores by a bounding box that has places outside the image", 0)
+            rows = _rows_of(tensor, rank, im2col, at[k], [0] * (rank - 2), fail)
             _aligned(int(where[k]), TILE_ALIGNMENT, fail)
             made = combine(tensor) if combine is not None else None
             _store(m, instruction, rows, int(where[k]), tensor.swizzle_bytes, lane, fail, made)

@@ -139,6 +139,17 @@ def test_one_plan_serves_every_size(n):
 
 # ---- strides: phases of the pixels, in one launch
 
+# Gradients whose pixels TMA stores: all phases have all of theirs, and channels are a line or more.
+BY_TMA = {
+    "whole lines": ([3, 64, 8, 6], [40, 64, 3, 3], around(1, 2)),
+    "one tap: zeros beside whole lines": ([2, 64, 8, 6], [72, 64, 1, 1], around(0, 2)),
+    "a line and more": ([2, 72, 8, 6], [40, 72, 3, 3], around(1, 2)),
+    "whole lines of groups": ([1, 128, 4, 6], [32, 64, 3, 3], around(1, 2)),
+    "whole lines of a volume": ([1, 64, 2, 4, 6], [8, 64, 2, 3, 2], around(1, 2, spatial=3)),
+    "whole lines of a row": ([2, 64, 10], [24, 64, 4], around(1, 2, spatial=1)),
+    "whole lines, a stride of 3": ([2, 64, 5, 9], [24, 64, 2, 3], {
+        "padding": [0, 0], "stride": [1, 3], "dilation": [1, 1]}),
+}  # fmt: skip
 STRIDED = {
     "3x3": ([2, 24, 8, 6], [40, 24, 3, 3], around(1, 2)),
     "pixels past the last window": ([2, 72, 8, 9], [72, 72, 3, 3], around(0, 2)),
@@ -150,6 +161,7 @@ STRIDED = {
         "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [3, 1], "dilation": [1, 1]}),
     "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1, 2)),
     "volumes": ([1, 16, 3, 4, 5], [24, 16, 3, 2, 2], around(1, 2, spatial=3)),
+    **BY_TMA,
     "padding beyond the filter": ([2, 16, 7, 8], [24, 16, 1, 2], around(2, 2)),
     "padding beyond it without a stride": ([2, 16, 7, 8], [24, 16, 1, 2], around(2)),
 }  # fmt: skip
@@ -164,7 +176,19 @@ def test_strides_in_one_launch(name, knobs):
     dgrad(g, *STRIDED[name]).set_output()
     plan = run(g, knobs=knobs)
     assert len(plan.programs[0].kernels) == 1
-    assert ("st.global.v4.b32" in ptx_of(plan)) == ("without" not in name)
+    assert ("im2col_no_offs" in ptx_of(plan)) == (name in BY_TMA)
+    by_threads = "without" not in name and (name not in BY_TMA or "zeros" in name)
+    assert ("st.global.v4.b32" in ptx_of(plan)) == by_threads
+
+
+@pytest.mark.parametrize(("groups", "knobs"), [(1, SMALL), (2, SMALL), (1, SWAPPED), (2, SWAPPED)])
+def test_boxes_behind_the_channels_of_a_group_are_not_stored(groups, knobs):
+    """Tiles of 128 channels, of which there are 64: TMA would store to the next group."""
+    g = new_graph()
+    x, w = [1, 64 * groups, 4, 6], [24 * groups, 64, 3, 3]
+    dgrad(g, x, w, around(1, 2)).set_output()
+    plan = run(g, knobs={**knobs, "TILE_M": 128, "TILE_N": 128})
+    assert "im2col_no_offs" in ptx_of(plan)
 
 
 @pytest.mark.parametrize("channels", [40, 264])
@@ -209,7 +233,7 @@ def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name, knobs):
         "sm90", "exit0",
     ]  # fmt: skip
     operands = 2 if name != "one tap: most pixels are zeros" else 3  # a step of zeros is apart
-    assert ptx_of(plan).count("im2col") == operands
+    assert ptx_of(plan).count("im2col.") == operands or name in BY_TMA
 
 
 def test_sums_of_phases_of_any_size():
@@ -299,6 +323,14 @@ def test_phases_do_not_split_k():
     dgrad(g, [3, 72, 14, 14], [136, 72, 3, 3], around(1, 2)).set_output()
     with pytest.raises(dnnc.DnncError, match="SPLIT_K_SLC=2"):
         run(g, knobs={**SMALL, "SPLIT_K_SLC": 2})
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("n", [0, 3])
+def test_one_plan_serves_every_number_of_images_with_a_stride(n):
+    g, images = new_graph(), dnnc.Dim("N", min=0, max=64)
+    dgrad(g, [images, 64, 4, 6], [24, 64, 3, 3], around(1, 2)).set_output()
+    assert "im2col_no_offs" in ptx_of(run(g, {"N": n}))
 
 
 @pytest.mark.in_turn
