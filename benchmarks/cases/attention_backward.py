@@ -32,7 +32,7 @@ def attention_backward(*args: Any, repeats: bool = False, **more: Any) -> Case:
 
 def listed() -> list[Case]:
     """Heads of 64 and 128 at every size, also with heads that share, other types and layouts;
-    then other heads at 4096 rows, and other scores."""
+    then at 4096 rows other heads, and the same bits each time; then other scores."""
     found = [
         attention_backward(dtype, scores, b, h, s, d, **more)
         for (d, h), (b, s) in itertools.product(HEADS, SIZES)
@@ -41,7 +41,10 @@ def listed() -> list[Case]:
     ]
     for scores in ("full", "causal"):
         found += [attention_backward("bf16", scores, 4, 16, 4096, d, dv) for d, dv in OTHER_HEADS]
-        found.append(attention_backward("bf16", scores, 4, 16, 4096, 128, groups=8, repeats=True))
+        for d, h, groups in ((128, 16, 1), (128, 16, 8), (64, 32, 1)):
+            found.append(
+                attention_backward("bf16", scores, 4, h, 4096, d, groups=groups, repeats=True)
+            )
     found.append(attention_backward("bf16", "causal", 1, 32, 4096, 128, groups=32))
     found += [
         attention_backward("bf16", f"causal_{name}", b, 16, s, 128)

@@ -12,6 +12,7 @@ gives, P on the exponentials, dS on the core.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,12 +22,21 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...mlir import ir
 from ..region import Region
-from ..scalars.matching import body_of, extracts, leads_to, pointwise, times_number, times_positive
+from ..scalars.matching import (
+    body_of,
+    extracts,
+    leads_to,
+    operand_of,
+    pointwise,
+    times_number,
+    times_positive,
+)
 from ..walk.region_walk import inputs_of, is_reduction
 from .mask_conditions import Anything, Both, Compare, Condition, Either, Linear, conjuncts
 from .mask_reader import MaskReader
 from .masks import Masked, Masks, masked_by
 from .outputs import largest_of_outputs, packed_output
+from .scores import Cap, ScoreSteps
 from .sources import Source, source_of
 
 _CONVERSIONS = ("arith.truncf", "arith.extf", "arith.negf")
@@ -255,6 +265,25 @@ class GradientRegion:
         """The value of each row that is subtracted from its scores."""
         return inputs_of(inputs_of(self.exponential)[0].owner)[1]
 
+    # ---- a cap
+
+    @cached_property
+    def cap(self) -> Cap | None:
+        """The tanh of scores, if there is one."""
+        if self.score_masks is None or self.is_fp8:
+            return None
+        first = self.call_s.results[0]
+        return ScoreSteps(self.region, first, self.score_masks, of_bytes=False).tanh
+
+    @cached_property
+    def slopes(self) -> list[tuple[Any, Any]]:
+        """(values, what is multiplied) of products by 1 - T * T, T the tanh of `cap`."""
+        found: list[tuple[Any, Any]] = []
+        for operation in self.region.generics():
+            if self.cap is not None and (factor := _times_slope(operation, self.cap.inner)):
+                found.append((operation.results[0], factor))
+        return found
+
     # ---- masks
 
     @cached_property
@@ -345,11 +374,11 @@ class GradientRegion:
 
     @cached_property
     def gradient_scales(self) -> list[tuple[Any, Any, float]]:
-        """Products of dS by a number, where only masks and conversions lie between them and the
-        core; of several none.  What other outputs are made of has no such number."""
+        """Products of dS by numbers, where only these, a cap's slope, masks and conversions lie
+        between dS and the core.  What other outputs are made of has no such number."""
         if self.kept or any(map(self.is_of_scores, self.sums.values())):
             return []
-        found: list[tuple[Any, Any, float]] = []
+        found, slopes = list[tuple[Any, Any, float]](), dict(self.slopes)
         value = self.gradients
         while value != self.core.results[0]:
             masked, times = masked_by(value, 0.0), times_number(value)
@@ -359,6 +388,8 @@ class GradientRegion:
             elif times is not None:
                 found.append(times)
                 value = times[1]
+            elif value in slopes:
+                value = slopes[value]
             elif operation is not None and set(_names(operation)) <= {"arith.truncf"}:
                 (value,) = inputs_of(operation)
             elif self.is_fp8 and (scaled := _times_element(self.region, operation)) is not None:
@@ -366,8 +397,13 @@ class GradientRegion:
             else:
                 return []
         largest = self.largest_of("").values()
-        is_in_all = len(found) == 1 and all(leads_to(found[0][0], value) for value in largest)
+        is_in_all = all(leads_to(made, value) for made, _, _ in found for value in largest)
         return found if is_in_all else []
+
+    @property
+    def gradient_scale(self) -> float:
+        """What `gradient_scales` multiply by together."""
+        return math.prod(number for _, _, number in self.gradient_scales)
 
 
 def transposed(condition: Condition) -> Condition:
@@ -430,3 +466,28 @@ def _times_element(region: Region, operation: Any) -> Any:
     along = [value for value in inputs_of(operation) if region.dims_of(value) == dims]
     is_product = len(along) == 1 and _number_of(region, operation, along[0]) is not None
     return along[0] if is_product else None
+
+
+def _times_slope(operation: Any, inner: Any) -> Any:
+    """What a generic multiplies by 1 - T * T, T the tanh of a tensor; None: it does not."""
+    if pointwise(operation.results[0]) is None:
+        return None
+    body = [op for op in body_of(operation) if op.name != "arith.constant"]
+    if [op.name for op in body] != ["math.tanh", "arith.mulf", "arith.subf", "arith.mulf"]:
+        return None
+    tanh, square, slope, product = body
+    t = tanh.results[0]
+    if operand_of(operation, tanh.operands[0]) != inner or list(square.operands) != [t, t]:
+        return None
+    one, what = slope.operands
+    if what != square.results[0] or not _is_one(one):
+        return None
+    factors = [value for value in product.operands if value != slope.results[0]]
+    return operand_of(operation, factors[0]) if len(factors) == 1 else None
+
+
+def _is_one(value: Any) -> bool:
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return False
+    return ir.FloatAttr(owner.attributes["value"]).value == 1.0

@@ -32,11 +32,13 @@ _STEEP_FUNCTIONS = ("math.exp", "math.exp2", "math.expm1", "math.powf", "math.ta
 
 @dataclass(frozen=True)
 class Cap:
-    """The tanh of scores.  value: what it gives.  inner: of what.  is_coarse: within 2.6e-6."""
+    """The tanh of scores.  value: what it gives.  inner: of what.  is_coarse: within 2.6e-6.
+    is_exact: to nearest, or about."""
 
     value: Any
     inner: Any
     is_coarse: bool
+    is_exact: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,12 @@ class ScoreSteps:
 
     @cached_property
     def cap(self) -> Cap | None:
+        """The one step that is a tanh of f32, of which exponentials alone are taken."""
+        found = self.tanh
+        return None if found is None or found.is_exact else found
+
+    @cached_property
+    def tanh(self) -> Cap | None:
         """The one step that is a tanh of f32 and nothing else."""
         found = [op for op in self._steps() if _has_tanh(op)]
         if len(found) != 1:
@@ -101,9 +109,8 @@ class ScoreSteps:
         is_plain = len(body) == 1 and len(inputs_of(step)) == 1 and maps[0] == maps[1]
         if not is_plain or not isinstance(body[0].results[0].type, ir.F32Type):
             return None
-        if not allows(body[0], "arcp"):
-            return None
-        return Cap(step.results[0], inputs_of(step)[0], allows(body[0], "contract"))
+        inner, (tanh,) = inputs_of(step)[0], body
+        return Cap(step.results[0], inner, allows(tanh, "contract"), not allows(tanh, "arcp"))
 
     @cached_property
     def may_be_far(self) -> bool:

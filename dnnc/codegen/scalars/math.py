@@ -200,8 +200,8 @@ def _tanh_of_exponential(x: Any, *, is_capped: bool) -> Any:
     return ops.from_elements(found)
 
 
-def tanh_together(given: Sequence[Any], *, is_capped: bool) -> list[Any]:
-    """The tanh of fragments, as `_tanh_of_exponential` has it.
+def tanh_together(given: Sequence[Any], *, is_capped: bool, is_exact: bool = False) -> list[Any]:
+    """The tanh of fragments, as `_tanh_of_exponential` has it; is_exact: as libdevice has it.
 
     Where all numbers of a warp are near 0, as scores beside their cap are, by powers of these: four
     or five instructions an element, none of which the special function unit has.
@@ -212,7 +212,10 @@ def tanh_together(given: Sequence[Any], *, is_capped: bool) -> list[Any]:
         return [e for x, factor in factored for e in _tanh_by_powers(x, factor, is_capped)]
 
     def far() -> list[Any]:
-        made = [_tanh_of_exponential(x, is_capped=is_capped) for x in given]
+        if is_exact:
+            made = [mlir_math.TanhOp(x).result for x in given]
+        else:
+            made = [_tanh_of_exponential(x, is_capped=is_capped) for x in given]
         return [e for fragment in made for e in ops.elements(fragment)]
 
     widths = [ops.width_of(x) for x in given]

@@ -24,12 +24,14 @@ from ... import dtypes
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.attention.masks import Masks
+from ...codegen.attention.scores import Cap
 from ...codegen.hopper import wgmma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.scalars.byte_math import F8, f16_word_of_fp8
 from ...codegen.scalars.matching import body_of, pointwise
+from ...codegen.scalars.math import tanh_together
 from ...codegen.scalars.scalar import element_type
 from ...codegen.stretch import stretch
 from ...codegen.walk.index import Coordinate, Index
@@ -45,6 +47,7 @@ from .walk import Forward, Hand
 
 LOG2E = math.log2(math.e)
 _HALVES = (0, 1)  # the upper and the lower of a thread's keys
+_CAPPED = 32  # scores of a thread whose tanh is computed at once
 _ALONG = 3  # the axis of scores whose neighbours lie side by side in memory
 
 
@@ -114,6 +117,7 @@ class GradientWalk:
         for value, inner, _ in parts.gradient_scales:
             leaves[value] = Forward(inner)
         self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
+        self.capped: dict[tuple[int, int], Any] = {}  # tanh of scores, by their place
         of_keys = self.pair_axis != _ALONG
         self.stored = StoredWeights.all_of(self.kernel, parts, self.schedule, of_keys=of_keys)
 
@@ -158,7 +162,7 @@ class GradientWalk:
             return factor, None
         numbers = [number_value(number, walk) for number in of_weights]
         if parts.gradient_scales:
-            numbers.append(ops.f32(parts.gradient_scales[0][2]))
+            numbers.append(ops.f32(parts.gradient_scale))
         return factor, _product(numbers)
 
     # ---- coordinates
@@ -222,17 +226,38 @@ class GradientWalk:
         walk = self.score_walks.branch(is_masked=is_masked)
         factor = times_log2e(self.factor)
         factor = ops.splat(ops.f32(factor) if isinstance(factor, float) else factor, 2)
+        is_cut = is_masked and self._cuts
+        pairs = [
+            (j, half, self._at(head, tile, row, j, half, is_cut=is_cut))
+            for j in range(len(sums) // 4)
+            for half in _HALVES
+        ]
+        if self.parts.cap is not None:
+            self._cap(self.parts.cap, walk, sums, pairs)
         found: list[Any] = []
-        for j in range(len(sums) // 4):
+        for j, half, at in pairs:
+            self.hands["sums"].current = _pair_of(sums, j, half)
             base = self._rows(rows, 0, j)
-            for half in _HALVES:
-                pair = ops.from_elements(list(sums[4 * j + 2 * half :][:2]))
-                self.hands["sums"].current = pair
-                at = self._at(head, tile, row, j, half, is_cut=is_masked and self._cuts)
-                score = walk.value(self.parts.score, at, 2)
-                power = mlir_math.FmaOp(score, factor, base[half]).result
-                found += [_exp2(x) for x in ops.elements(power)]
+            score = walk.value(self.parts.score, at, 2)
+            power = mlir_math.FmaOp(score, factor, base[half]).result
+            found += [_exp2(x) for x in ops.elements(power)]
         return found
+
+    def _cap(
+        self, cap: Cap, walk: Walk, sums: Sequence[Any],
+        pairs: Sequence[tuple[int, int, list[Coordinate]]],
+    ) -> None:  # fmt: skip
+        """Computes the tanh of a block's scores, so many at once; the second part has it, too."""
+        self.capped = {}
+        for first in range(0, len(pairs), _CAPPED // 2):
+            part, given = pairs[first : first + _CAPPED // 2], list[Any]()
+            for j, half, at in part:
+                self.hands["sums"].current = _pair_of(sums, j, half)
+                given.append(walk.value(cap.inner, at, 2))
+            made = tanh_together(given, is_capped=cap.is_coarse, is_exact=cap.is_exact)
+            for (j, half, at), value in zip(part, made, strict=True):
+                walk.know(cap.value, at, 2, value)
+                self.capped[j, half] = value
 
     # ---- the second part
 
@@ -280,9 +305,20 @@ class GradientWalk:
                 if self.makes[1]:
                     share = self._in_f32(walk.value(parts.share, at, 2))
                     self.hands["core"].current = self._core(walk, share, at, delta[half])
+                    if parts.cap is not None:
+                        self._know_slope(parts.cap, walk, at, self.capped[j, half])
                     gradients.append(self._word(walk.value(self.ds, at, 2), 1))
                     self._keep(walk, at, tile, row, j, half)
         return weights, gradients
+
+    def _know_slope(self, cap: Cap, walk: Walk, at: Sequence[Coordinate], capped: Any) -> None:
+        """The derivative of a cap is made of the tanh that the first part computed."""
+        walk.know(cap.value, at, 2, capped)
+        less = arith.NegFOp(capped).result
+        slope = mlir_math.FmaOp(less, capped, ops.splat(ops.f32(1.0), 2)).result
+        for value, factor in self.parts.slopes:
+            made = arith.MulFOp(walk.value(factor, at, 2), slope).result
+            walk.know(value, at, 2, made)
 
     def _pairs(self, exponentials: Sequence[Any]) -> int:
         """Pairs of others of a block that each of a thread's rows has."""
@@ -344,7 +380,7 @@ class GradientWalk:
             distance = mlir_math.FmaOp(product, times, delta).result
             return arith.MulFOp(share, distance).result
         product = walk.value(inputs_of(self.parts.distance)[0], at, 2)
-        scale = self.parts.gradient_scales[0][2] if self.parts.gradient_scales else 1.0
+        scale = self.parts.gradient_scale
         if scale != 1.0:
             times = ops.splat(ops.f32(scale), 2)
             distance = mlir_math.FmaOp(product, times, delta).result
@@ -367,10 +403,13 @@ class GradientWalk:
         return llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,f,f")
 
 
+def _pair_of(sums: Sequence[Any], j: int, half: int) -> Any:
+    return ops.from_elements(list(sums[4 * j + 2 * half :][:2]))
+
+
 def negated(parts: GradientRegion, delta: Any) -> Any:
     """-delta of a row times the factor of dS."""
-    factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
-    return arith.MulFOp(delta, ops.f32(-factor)).result
+    return arith.MulFOp(delta, ops.f32(-parts.gradient_scale)).result
 
 
 def _product(numbers: Sequence[Any]) -> Any:

@@ -453,19 +453,29 @@ def test_sink():
 
 
 @pytest.mark.in_turn
-@pytest.mark.parametrize("depth", [64, 136])
-def test_soft_cap(depth):
-    """Scores under a causal mask, whose blocks are left out: slopes keep zeros."""
+@pytest.mark.parametrize(
+    ("depth", "cap", "is_given"), [(64, 5.0, False), (64, 300.0, True), (136, 30.0, False)]
+)
+def test_soft_cap(depth, cap, is_given):
+    """Scores under a causal mask, whose blocks are left out: slopes keep zeros.  Most are far
+    beyond a cap of 5, all near 0 beside one of 300, and of warps some and some beside one of 30.
+    is_given: the derivative is, as cudnn-frontend wants it."""
     g = dnnc.pygraph(
         io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32, compute_data_type=dtypes.f32
     )
     tensors = [g.tensor([1, 1, 100, depth], name=name) for name in ("q", "k", "v", "o", "do")]
     stats = g.tensor([1, 1, 100, 1], data_type=dtypes.f32, name="stats")
+    divided = []
 
     def capped(g, s):
-        return g.mul(g.tanh(g.mul(s, 0.2)), 5.0)
+        divided.append(g.mul(s, 1 / cap))
+        return g.mul(g.tanh(divided[-1]), cap)
 
-    results = g.sdpa_backward(*tensors, stats, score_mod=capped, **CAUSAL)
+    def derivative(g, ds):
+        return g.tanh_backward(ds, divided[-1])
+
+    more = {"score_mod_bprop": derivative} if is_given else {}
+    results = g.sdpa_backward(*tensors, stats, score_mod=capped, **more, **CAUSAL)
     for tensor in results:
         tensor.set_output().set_data_type(dtypes.bf16)
     check(g, engine="sdpa_bwd_sm90", target="sm_90a")
