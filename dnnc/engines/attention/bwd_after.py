@@ -30,7 +30,7 @@ from .bwd_finish import Finish, is_moved
 from .bwd_keys import KeyGradients
 from .bwd_packed import PackedRows
 from .bwd_results import PANEL_REGISTERS, TOGETHER, ResultRows, RowPlace
-from .bwd_schedule import GradientSchedule
+from .bwd_schedule import BlockPlace, GradientSchedule
 from .bwd_sums import Elements, SumsEmitter, finish_of
 from .bwd_tile_sm90 import CONSUMERS
 
@@ -204,9 +204,15 @@ class AfterEmitter:
 
     def _queries(self, number: Any) -> None:
         """A block of queries' dQ."""
-        kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
-        base, group, thread = self.base, self.group, self.thread
+        s = self.schedule
         found = s.block_place(number)
+        with ops.if_(s.has_queries(found)):
+            self._move_queries(number, found)
+
+    def _move_queries(self, number: Any, found: BlockPlace) -> None:
+        """From the workspace by shared memory to dQ."""
+        kernel, t = self.kernel, self.schedule.tiling
+        base, group, thread = self.base, self.group, self.thread
         first = group * t.dq_part_bytes + thread * (4 * TOGETHER)
         start = ops.to_i64(number) * t.dq_bytes + ops.to_i64(first)
         source = smem.byte_pointer(kernel.workspace(self.sums), start)

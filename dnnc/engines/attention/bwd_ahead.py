@@ -49,7 +49,9 @@ class Ahead:
     @staticmethod
     def is_needed(schedule: GradientSchedule, sm_count: int) -> bool:
         """Whether keys are few, but at least one, so that there are tiles, and there may be units
-        that the kernel before does not fill."""
+        that the kernel before does not fill.  Of packed sequences it fills what has queries."""
+        if schedule.leaves_out_ends:
+            return False
         least, most = schedule.keys.bounds()
         is_short = least > 0 and most <= _MOST_KEYS
         return is_short and (schedule.units - _first(schedule, sm_count)).bounds()[1] > 0

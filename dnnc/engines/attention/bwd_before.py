@@ -82,8 +82,9 @@ class BeforeEmitter:
         place = s.block_place(number)
         block = place.block
         self.batch = list(place.head.batch.values())
+        has_queries = s.has_queries(place)
         if self.sums:
-            with ops.if_(self._is_filled_here(number)):
+            with ops.if_(ops.both(has_queries, self._is_filled_here(number))):
                 self._fill(ops.to_i64(number) * t.dq_bytes, thread)
         if self.turns:
             self._clear(self.turns, s.flags, number, thread)
@@ -93,6 +94,11 @@ class BeforeEmitter:
             bwd_widened.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
         if self.parts.turned:
             bwd_turned.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
+        with ops.if_(has_queries):
+            self._rows(number, block, thread)
+
+    def _rows(self, number: Any, block: Any, thread: Any) -> None:
+        kernel, t = self.kernel, self.schedule.tiling
         lanes = self.lanes
         first, lane = thread // lanes, thread % lanes
         step = THREADS // lanes

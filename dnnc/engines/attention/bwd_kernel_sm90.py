@@ -167,6 +167,13 @@ class GradientEmitter:
         # What LLVM knows nothing of: it would fold places into other instructions, which spill.
         self.address = ops.opaque(smem.address(base))
         self.lane = ops.thread_id() & (WARP_THREADS - 1)
+        if self.schedule.leaves_out_ends and not self.buffers.turns:
+            with ops.if_(self.schedule.has_keys(self.schedule.place(self._number()))):
+                self._work()
+        else:
+            self._work()
+
+    def _work(self) -> None:
         self._begin()
         self.tile = self.schedule.place(self._number())
         if self.schedule.lists is not None:

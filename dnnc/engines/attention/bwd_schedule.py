@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ...codegen import ops
@@ -30,6 +31,7 @@ from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, at_least, ceildiv, product
 from .bwd_lists import BlockLists
+from .entry import read
 from .schedule import QueryTile, even_section, in_section, mask_term
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
@@ -84,7 +86,7 @@ class GradientSchedule:
     """See the file's docstring.  tiling: a `GradientTiling`, or what has the facts that are needed
     here.  group: query heads that share a head of keys.  lists: of blocks that tiles need, where
     masks leave some out one by one.  sees_all: whether tiles go through all blocks, masked or
-    not."""
+    not.  may_leave_out: whether kernels leave out what `leaves_out_ends` says."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -92,6 +94,7 @@ class GradientSchedule:
     group: int
     lists: BlockLists | None = field(default=None, kw_only=True)
     sees_all: bool = field(default=False, kw_only=True)
+    may_leave_out: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         batch, heads, self.queries, self.keys = self.parts.dims
@@ -159,6 +162,40 @@ class GradientSchedule:
     def query_end(self) -> Any:
         """The number of queries; None: all queries of blocks are there."""
         return self.kernel.size(self.queries) if self.has_row_tail else None
+
+    # ---- packed sequences
+
+    @cached_property
+    def leaves_out_ends(self) -> bool:
+        """Whether queries and keys past the end of a sequence are left out: they are nobody's, as
+        results are packed, and nothing else is made of scores or of rows."""
+        parts = self.parts
+        if not self.may_leave_out or self.lists is not None or self.sees_all:
+            return False
+        is_packed = all(parts.packed(name) is not None for name in ("dq", "dk", "dv"))
+        others = (parts.kept, parts.sums, parts.largest, parts.twins, parts.turned)
+        return is_packed and not any(others)
+
+    def count(self, name: str, entry: Any) -> Any:
+        """Rows that a sequence has of dq, dk or dv."""
+        source = self.parts.packed(name)
+        assert source is not None, "packed rows"
+        found = ops.to_i32(read(self.kernel, self.parts.region, source.values[0], entry))
+        size = self.queries if name == "dq" else self.keys
+        return ops.minimum(ops.maximum(found, 0), self.kernel.size(size))
+
+    def has_queries(self, place: BlockPlace) -> Any:
+        """Whether a block of queries has any, i1; None: each has."""
+        if not self.leaves_out_ends:
+            return None
+        entry = place.head.batch[0].index().base
+        return ops.less(place.block * self.tiling.queries, self.count("dq", entry))
+
+    def has_keys(self, tile: KeyTile) -> Any:
+        """Whether a tile has keys, i1; None: it has, or others wait for it."""
+        if not self.leaves_out_ends or self.tiling.is_ordered:
+            return None
+        return ops.less(tile.key, self.count("dk", tile.entry))
 
     # ---- places
 
@@ -390,6 +427,9 @@ class GradientSchedule:
             found = ranges(
                 self.condition, tile.key, last, lambda *term: self.load_term(head, *term)
             )
+        if self.leaves_out_ends:
+            some_end = ops.minimum(found.some_end, self.count("dq", tile.entry))
+            found = replace(found, some_end=some_end)
         return self._in_blocks(tile, found)
 
     def _in_blocks(self, tile: KeyTile, found: Ranges) -> QueryBlocks:

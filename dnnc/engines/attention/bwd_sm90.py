@@ -250,7 +250,13 @@ class SdpaBwdSm90Engine(Engine):
 
         def schedule(kernel: Any) -> GradientSchedule:
             return GradientSchedule(
-                kernel, parts, tiling, group, lists=lists, sees_all=has_elements
+                kernel,
+                parts,
+                tiling,
+                group,
+                lists=lists,
+                sees_all=has_elements,
+                may_leave_out=not tiling.is_long,
             )
 
         has_elements = bool(parts.kept) or any(map(parts.is_of_scores, parts.sums.values()))
