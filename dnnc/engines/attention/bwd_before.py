@@ -30,6 +30,7 @@ from ...expr import Expr
 from ...mlir import arith
 from . import bwd_turned, bwd_widened
 from .bwd_ahead import Ahead
+from .bwd_packed_tiles import PackedTiles
 from .bwd_schedule import GradientSchedule
 from .bwd_walk import LOG2E, negated
 from .number_ranges import fill, fill_blocks
@@ -56,8 +57,16 @@ class BeforeEmitter:
     others: Sequence[tuple[Any, GlobalTensor]] = ()
 
     def emit(self) -> None:
-        """Blocks of threads after those of queries fill tables of numbers, if there are any."""
+        """Blocks of threads after those of queries fill tables of numbers, or make the list of
+        tiles, if there are any."""
         kernel, s = self.kernel, self.schedule
+        if s.listed is not None:
+            listed, first = s.listed, kernel.size(s.blocks)
+            number = ops.block_id()
+            ops.if_else(
+                number < first, lambda: self._queries(number), lambda: listed.fill(number - first)
+            )
+            return
         tables = () if s.lists is None else s.lists.tables
         number = ops.block_id()
         if not tables:
@@ -72,6 +81,8 @@ class BeforeEmitter:
     @staticmethod
     def blocks(plan: GradientSchedule) -> Expr:
         """Blocks of threads."""
+        if plan.listed is not None:
+            return plan.blocks + PackedTiles.blocks(plan, THREADS)
         tables = () if plan.lists is None else plan.lists.tables
         return plan.blocks + fill_blocks(tables, THREADS)
 

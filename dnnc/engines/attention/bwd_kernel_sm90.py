@@ -167,10 +167,10 @@ class GradientEmitter:
         # What LLVM knows nothing of: it would fold places into other instructions, which spill.
         self.address = ops.opaque(smem.address(base))
         self.lane = ops.thread_id() & (WARP_THREADS - 1)
-        if self.schedule.leaves_out_ends and not self.buffers.turns:
-            with ops.if_(self.schedule.has_keys(self.schedule.place(self._number()))):
-                self._work()
-        else:
+        if self.schedule.listed is None:
+            self._work()
+            return
+        with ops.if_(self.schedule.has_keys(self.schedule.place(self._number()))):
             self._work()
 
     def _work(self) -> None:

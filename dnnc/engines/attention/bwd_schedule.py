@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion, transposed
@@ -33,6 +33,9 @@ from ...expr import Expr, at_least, ceildiv, product
 from .bwd_lists import BlockLists
 from .entry import read
 from .schedule import QueryTile, even_section, in_section, mask_term
+
+if TYPE_CHECKING:
+    from .bwd_packed_tiles import PackedTiles
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
 _SHORT_SECTION_BYTES = 8 << 20
@@ -86,7 +89,8 @@ class GradientSchedule:
     """See the file's docstring.  tiling: a `GradientTiling`, or what has the facts that are needed
     here.  group: query heads that share a head of keys.  lists: of blocks that tiles need, where
     masks leave some out one by one.  sees_all: whether tiles go through all blocks, masked or
-    not.  may_leave_out: whether kernels leave out what `leaves_out_ends` says."""
+    not.  may_leave_out: whether kernels leave out what `leaves_out_ends` says.  listed: the tiles
+    that the main kernel has, where it leaves out others."""
 
     kernel: Kernel
     parts: GradientRegion
@@ -95,6 +99,7 @@ class GradientSchedule:
     lists: BlockLists | None = field(default=None, kw_only=True)
     sees_all: bool = field(default=False, kw_only=True)
     may_leave_out: bool = field(default=False, kw_only=True)
+    listed: PackedTiles | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         batch, heads, self.queries, self.keys = self.parts.dims
@@ -115,6 +120,11 @@ class GradientSchedule:
     @property
     def tiles(self) -> Expr:
         return self.units * self.columns
+
+    @property
+    def entry_units(self) -> Expr:
+        """Units of an entry of the batch."""
+        return self.key_heads * self.tiling.parts
 
     @property
     def units(self) -> Expr:
@@ -192,15 +202,15 @@ class GradientSchedule:
         return ops.less(place.block * self.tiling.queries, self.count("dq", entry))
 
     def has_keys(self, tile: KeyTile) -> Any:
-        """Whether a tile has keys, i1; None: it has, or others wait for it."""
-        if not self.leaves_out_ends or self.tiling.is_ordered:
-            return None
-        return ops.less(tile.key, self.count("dk", tile.entry))
+        """Whether a tile is one, i1; None: all are."""
+        return None if self.listed is None else tile.entry >= 0
 
     # ---- places
 
     def place(self, number: Any) -> KeyTile:
         """The place of the tile that comes as the number-th."""
+        if self.listed is not None:
+            return self._listed_place(self.listed, number)
         rises = self._rises(number)
         if self._goes_by_sections:
             head, column = in_section(self.kernel, number, self.section, self.units, self.columns)
@@ -210,6 +220,15 @@ class GradientSchedule:
         shared, part = self._split(head, Expr.of(self.tiling.parts))
         entry, own = self._split(shared, self.key_heads)
         return KeyTile(column * self.tiling.keys, entry, own, part, number, rises)
+
+    def _listed_place(self, listed: PackedTiles, number: Any) -> KeyTile:
+        """All heads of a tile of the list come together."""
+        place, unit = self._split(number, self.entry_units)
+        entry, column = listed.find(place)
+        own, part = self._split(unit, Expr.of(self.tiling.parts))
+        units = self.kernel.size(self.entry_units)
+        number = (entry * units + unit) * self.kernel.size(self.columns) + column
+        return KeyTile(column * self.tiling.keys, entry, own, part, number, self._rises(number))
 
     def _rises(self, number: Any) -> Any:
         """Whether a tile goes through its blocks of queries the other way round, i1.

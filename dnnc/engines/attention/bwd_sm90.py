@@ -54,6 +54,7 @@ from .bwd_kernel_sm90 import Buffers, GradientEmitter
 from .bwd_lists import BlockLists, differs_by_head
 from .bwd_long_sm90 import LongGradientEmitter
 from .bwd_narrow_sm90 import NarrowGradientEmitter
+from .bwd_packed_tiles import PackedTiles
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
@@ -249,21 +250,21 @@ class SdpaBwdSm90Engine(Engine):
         group = parts.group
 
         def schedule(kernel: Any) -> GradientSchedule:
-            return GradientSchedule(
-                kernel,
-                parts,
-                tiling,
-                group,
-                lists=lists,
-                sees_all=has_elements,
+            found = GradientSchedule(
+                kernel, parts, tiling, group, lists=lists, sees_all=has_elements,
                 may_leave_out=not tiling.is_long,
-            )
+            )  # fmt: skip
+            found.listed = PackedTiles(found, listed) if listed else None
+            return found
 
         has_elements = bool(parts.kept) or any(map(parts.is_of_scores, parts.sums.values()))
-        lists = None
+        lists, listed = None, ""
         if not has_elements:  # those of hidden scores are written, too
             lists = BlockLists.of(output, parts, schedule(None))
         plan = schedule(None)
+        if PackedTiles.are_listed(plan):
+            listed = output.workspace("tiles", PackedTiles.bytes(plan))
+            plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
         turns = ""
@@ -299,7 +300,8 @@ class SdpaBwdSm90Engine(Engine):
             buffers = Buffers(rows, sums, turns, ahead, kept)
             emitter = _EMITTERS[tiling.form]
             emitter(kernel, parts, schedule(kernel), buffers, own).emit()
-        output.launch(kernel, (plan.tiles, 1, 1))
+        tiles = PackedTiles.most(plan) * plan.entry_units if listed else plan.tiles
+        output.launch(kernel, (tiles, 1, 1))
         kernel = output.kernel("after", bwd_after.THREADS)
         with kernel.body():
             AfterEmitter(kernel, parts, schedule(kernel), sums, kept, elements).emit()

@@ -122,9 +122,8 @@ def packed_gradient(counts, width, **options):
     return g, stats, length, offsets
 
 
-def run_packed(engine, counts, width, queries=0):
-    """queries: of a block, 0 for what is chosen."""
-    g, stats, length, offsets = packed_gradient(counts, width)
+def run_packed(engine, counts, width, knobs=(), **options):
+    g, stats, length, offsets = packed_gradient(counts, width, **options)
     graph = g.graph.finalize()
     firsts = np.cumsum([0, *counts])
     rng = np.random.default_rng(machine.current().seed)
@@ -139,8 +138,7 @@ def run_packed(engine, counts, width, queries=0):
         array = known.get(tensor.uid, rng.normal(size=dims))
         given[tensor.uid] = np.reshape(array, dims).astype(tensor.type.numpy)
     name, target = engine
-    knobs = (("TILE_M", queries),) if queries else ()
-    plan = compile_graph(graph, target, Options(engine=name, knobs=knobs))
+    plan = compile_graph(graph, target, Options(engine=name, knobs=tuple(knobs)))
     (program,) = plan.programs
     assert [fusion.engine for fusion in program.fusions] == [name]
     assert len(program.kernels) == 3

@@ -296,12 +296,19 @@ def test_padded_sequences():
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(
-    ("counts", "width", "queries"), [((33, 0, 150), 72, 0), ((53, 0, 20), 128, 48)]
+    ("counts", "width", "knobs"),
+    [
+        ((33, 0, 150), 72, ()),
+        ((53, 0, 20), 128, [("TILE_M", 48)]),
+        ((0, 140, 20), 64, [("SPLIT_H", 2)]),
+        ((140, 20, 0), 64, [("REDUCTION_MODE", 0)]),
+    ],
+    ids=["chosen", "rows", "parts", "ordered"],
 )
-def test_packed_sequences(counts, width, queries):
+def test_packed_sequences(counts, width, knobs):
     """One of them has no rows; rows of the next one are not written.  48 queries of a block are no
     multiple of the rows that threads copy at a time."""
-    run_packed(SM90, counts, width, queries)
+    run_packed(SM90, counts, width, knobs)
 
 
 @pytest.mark.in_turn
