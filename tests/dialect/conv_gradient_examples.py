@@ -62,7 +62,8 @@ FORWARD = {
 }  # fmt: skip
 
 # Where libraries have given wrong gradients: pixels past the last window (pytorch #25101), a volume
-# of groups whose strides are beyond its filter (#68868), filters of groups (#51430).
+# of groups whose strides are beyond its filter (#68868), filters of groups (#51430), depthwise
+# filters of 24 channels (#50042).
 PEERS = {
     "pixels past the last window": (
         [1, 3, 11, 11], [2, 3, 5, 5], {"padding": [1, 1], "stride": [3, 3]}
@@ -71,6 +72,9 @@ PEERS = {
         [1, 6, 5, 5, 3], [6, 2, 2, 2, 2], {"padding": [1, 1, 1], "stride": [4, 4, 1]}
     ),
     "filters of groups": ([2, 6, 8], [4, 3, 3], {"padding": [1], "dilation": [2]}),
+    "24 channels, depthwise": (
+        [1, 24, 6, 6], [24, 1, 3, 3], {"padding": [1, 1], "stride": [2, 2]}
+    ),
 }  # fmt: skip
 
 

@@ -64,6 +64,44 @@ def test_where_libraries_were_wrong(of_gradient, case):
     check(g, engine="fallback", slack=4.0)
 
 
+@pytest.mark.rotating
+@pytest.mark.parametrize("case", PEERS)
+@pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
+@pytest.mark.parametrize("target", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.sm90)])
+def test_where_libraries_were_wrong_by_the_chosen_engine(of_gradient, case, target):
+    g = new_graph()
+    x, w, parameters = PEERS[case]
+    of_gradient(g, x, w, **parameters).set_output()
+    check(g, target=target, slack=4.0)
+
+
+# Layers of sequences: X, W, parameters of the forward convolution.
+LAYERS = (
+    ([2, 16, 64], [32, 16, 5], {"padding": [2], "stride": [2]}),
+    ([2, 32, 32], [32, 32, 3], {"padding": [2], "dilation": [2]}),
+    ([2, 32, 32], [8, 32, 1], {}),
+)
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize(("io", "allowance"), [("f32", 1e-5), ("bf16", 2.0**-8)])
+@pytest.mark.parametrize("target", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.sm90)])
+def test_gradients_through_layers(target, io, allowance):
+    """Norms of gradients were off by a half on Hopper alone, of bf16 and of f32 (pytorch #150700).
+
+    Each filter's gradient and the image's, of one graph, by the engines that are chosen.
+    """
+    g = new_graph(dtypes.of(io))
+    dy = g.tensor([2, 8, 32], name="dy")
+    for i, (x, w, parameters) in list(enumerate(LAYERS))[::-1]:
+        image = g.tensor(x, name=f"x{i}")  # as it was kept forward
+        g.conv_wgrad(image, dy, **parameters).set_dim(w).set_output()
+        dx = g.conv_dgrad(dy, g.tensor(w, name=f"w{i}"), **parameters).set_dim(x)
+        dx = g.mul(dx, 0.1)  # as large as dY again
+        dy = g.relu_backward(dx, image).set_data_type(dtypes.of(io)).set_output()
+    check(g, target=target, slack=8.0, allowance=allowance)
+
+
 def test_what_comes_before_and_after_dgrad():
     """ReLU's gradient before; a residual, a bias and ReLU after; the batch is an argument."""
     g = new_graph()
