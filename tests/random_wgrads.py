@@ -1,7 +1,7 @@
 """Random gradients of filters by the engines that multiply them: `draw(random)`.
 
 Few and many channels, groups, paddings and strides beyond the filter, both modes, types that
-differ, layouts with gaps, sizes that are symbols, work after.
+differ, bytes summed in i32, layouts with gaps, sizes that are symbols, work after.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def draw(random: Random, engine: str) -> Drawn:
     second = first if random.random() < 0.7 or is_depthwise else random.choice((first, *_OTHERS))
     if {first, second} == set(_TYPES):
         second = first
+    is_integer = not is_depthwise and random.random() < 0.2
+    if is_integer:
+        first = second = dtypes.i8
     g = dnnc.pygraph(
         "wgrad", io_data_type="f16", intermediate_data_type="f32", compute_data_type="f32"
     )
@@ -60,13 +63,15 @@ def draw(random: Random, engine: str) -> Drawn:
         return g.tensor(dims, strides_of(dims, random.choice(_LAYOUTS), 1), data_type=type_)
 
     dy = tensor(y, second)
-    made = g.conv_wgrad(tensor(image, first), dy, **parameters).set_dim(filter_)
+    sums = dtypes.i32 if is_integer else dtypes.f32
+    made = g.conv_wgrad(tensor(image, first), dy, compute_data_type=sums, **parameters)
+    made.set_dim(filter_).set_data_type(sums)
     for _ in range(random.choice((0, 0, 1, 2))):
         other = random.choice(([1, filter_[1], *[1] * spatial], filter_, [1] * len(filter_)))
         made = g.relu(made) if random.random() < 0.3 else g.add(made, tensor(other))
-    made.set_data_type(random.choice((dtypes.f16, dtypes.f32)))
+    made.set_data_type(random.choice((dtypes.f16, dtypes.f32, *([sums] if is_integer else []))))
     made.set_output().set_stride(strides_of(filter_, random.choice(_LAYOUTS), 1))
-    if engine == "conv_wgrad_sm90" and random.random() < 0.3:
+    if engine == "conv_wgrad_sm90" and not is_integer and random.random() < 0.3:
         db = g.reduction(dy, "add").set_dim([1, filter_[0], *[1] * spatial])
         db.set_output().set_data_type(random.choice((dtypes.f16, dtypes.f32)))
     return Drawn(g, sizes, 2e-5, True)

@@ -32,7 +32,7 @@ def channels_last(g, n, h, w, c, **options):
 
 def filter_gradient(accumulates=False, c=128, size=28, sums=False, io="HALF"):
     """c: channels of the image; 1: of each of many groups.  sums: of dY, too.  io: type of X and
-    dY."""
+    dY; INT8: summed in INT32."""
 
     def build():
         g = matmul_graph(dtypes.f16)
@@ -41,7 +41,9 @@ def filter_gradient(accumulates=False, c=128, size=28, sums=False, io="HALF"):
             channels_last(g, IMAGES, size, size, n, data_type=dtypes.of(io))
             for n in (c if c > 1 else 144, filters)
         )
-        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([filters, c, 3, 3])
+        compute = dtypes.i32 if io == "INT8" else dtypes.f32
+        dw = g.conv_wgrad(image, dy, padding=[1, 1], compute_data_type=compute)
+        dw.set_dim([filters, c, 3, 3])
         if accumulates:
             dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, filters, 3, 3, c))
         dw.set_output()

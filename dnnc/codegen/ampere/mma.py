@@ -173,6 +173,23 @@ def b_lane_transposed(lane: Any) -> tuple[Any, Any]:
     return lane & 15, lane >> 4
 
 
+EVEN, ODD = 0x6420, 0x7531  # bytes of an even or odd row of two words, for `prmt`
+
+
+def split_bytes(words: Sequence[Any], selectors: Sequence[Any] = (EVEN, ODD)) -> list[Any]:
+    """Words of bytes along k, of four matrices [8 of k][16 rows] that `load_matrices` transposed.
+
+    Lane 4i + q has k = 2q, 2q + 1 of rows 2i, 2i + 1 of each.  Of the first two matrices come rows
+    2i and 2i + 1, four of k each, then those of the next two; selectors: of these two rows.
+    """
+    kind = nvvm.PermuteMode.DEFAULT
+    return [
+        nvvm.prmt(words[pair], ops.value_of(selector), kind, hi=words[pair + 1])
+        for pair in (0, 2)
+        for selector in selectors
+    ]
+
+
 def accumulator_place(lane: Any, i: int) -> tuple[Any, Any]:
     """(row, column) of element i of an accumulator; elements 2j and 2j + 1 are neighbours."""
     return (lane >> 2) + 8 * (i // 2), ((lane & 3) << 1) + i % 2

@@ -1,9 +1,10 @@
 # pyright: basic
 """OperandTile: one operand of a block's matrix product in shared memory.
 
-A tile of [rows, k], swizzled.  With k contiguous it is stored [row][k]; a 16-bit operand with rows
-contiguous is stored [k][row] and transposed by `ldmatrix`.  How its elements get there is said by
-what derives from it: `MatrixTile`, of the last two axes of a tensor, and the tiles of convolutions.
+A tile of [rows, k], swizzled.  With k contiguous it is stored [row][k]; an operand with rows
+contiguous is stored [k][row] and transposed by `ldmatrix`, of 8 bits with byte permutations after
+it.  How its elements get there is said by what derives from it: `MatrixTile`, of the last two axes
+of a tensor, and the tiles of convolutions.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ class OperandTile:
         self.chunk = CHUNK_BYTES // self.bytes
         self.is_async = self.plan["path"] == "async"
 
+    @property
+    def is_paired(self) -> bool:
+        """Whether rows 2i and 2i + 1 of each 16 are rows i and 8 + i of the instruction's tiles: of
+        bytes, which `ldmatrix` transposes by pairs."""
+        return not self.k_contiguous and self.bytes == 1
+
     def _thread(self) -> Any:
         thread = ops.thread_id()
         return thread & (self.threads - 1) if self.is_group else thread
@@ -137,9 +144,11 @@ class OperandTile:
     def fragments(self, slot: Any, first: Any, count: int, step: Any) -> list[list[Any]]:
         """Registers of `count` instruction tiles from row `first` of the tile, at a k step.
 
-        For A four registers a tile of 16 rows, for B two a tile of 8.
+        For A four registers a tile of 16 rows, for B two a tile of 8; see `is_paired`.
         """
         lane = ops.thread_id() & (WARP_THREADS - 1)
+        if self.is_paired:
+            return self._paired_fragments(slot, first, count, step, lane)
         if not self.k_contiguous and self.bytes == mma.WORD_BYTES:
             return [
                 self._words(slot, first + i * rows, step, lane)
@@ -167,6 +176,22 @@ class OperandTile:
                 smem.byte_pointer(slot, offset), transposed=not self.k_contiguous
             )
             found += [registers] if self.side.is_a else [registers[:2], registers[2:]]
+        return found
+
+    def _paired_fragments(
+        self, slot: Any, first: Any, count: int, step: Any, lane: Any
+    ) -> list[list[Any]]:
+        """Registers of bytes stored [k][row]: matrices of 8 of k and 16 rows.  In which order an
+        instruction's k goes does not matter, so that A and B have to agree in it."""
+        found: list[list[Any]] = []
+        for i in range(count if self.side.is_a else count // 2):
+            offset = self.shape.offset(lane + step * mma.K_BYTES, first // self.chunk + i)
+            words = mma.load_matrices(smem.byte_pointer(slot, offset), transposed=True)
+            low, low_next, high, high_next = mma.split_bytes(words)
+            if self.side.is_a:
+                found.append([low, low_next, high, high_next])
+            else:
+                found += [[low, high], [low_next, high_next]]
         return found
 
     def _words(self, slot: Any, first: Any, step: Any, lane: Any) -> list[Any]:

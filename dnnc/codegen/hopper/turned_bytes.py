@@ -28,7 +28,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...mlir import nvvm
 from .. import ops
 from ..ampere import mma
 from ..memory.smem import CHUNK_BYTES, pointer_to
@@ -92,7 +91,7 @@ class TurnedBytes:
                 for step, words in zip(steps, loaded, strict=True):
                     panel_start = line + step // 4 * self.panel_bytes
                     there = panel_start ^ (step % 4 * 2 * CHUNK_BYTES)
-                    store_matrices(there, _split(words), "row")
+                    store_matrices(there, mma.split_bytes(words), "row")
 
 
 PANEL = 64  # k and n of a panel of `TurnedPanels`
@@ -119,7 +118,7 @@ class TurnedPanels:
         own = inner * 2 + ((matrix & 1) ^ (inner >> 2))
         lines = target + (own * PANEL + (((matrix >> 1) ^ (inner & 3)) << 4))
         is_low = lane < 4 * _ATOM // 2
-        even, odd = ops.const(_EVEN), ops.const(_ODD)
+        even, odd = ops.const(mma.EVEN), ops.const(mma.ODD)
         selectors = (ops.select(is_low, even, odd), ops.select(is_low, odd, even))
 
         def some(first: Any, count: int) -> None:
@@ -137,7 +136,7 @@ class TurnedPanels:
             places = [(lines + block * (N * PANEL), half) for block in blocks for half in _HALVES]
             for (line, half), words in zip(places, loaded, strict=True):
                 there = line ^ (half * 2 * CHUNK_BYTES)
-                store_matrices(there, _split(words, selectors), "row")
+                store_matrices(there, mma.split_bytes(words, selectors), "row")
 
         by_turns(self.count * (PANEL // N), warp, warps, _TOGETHER, some)
 
@@ -169,17 +168,6 @@ def by_turns(
 
 _HALVES = range(PANEL // K)
 _TOGETHER = 4  # blocks of 16 n: a load waits long beside products, which read shared memory, too
-_EVEN, _ODD = 0x6420, 0x7531  # bytes of an even or odd n of two words, for `prmt`
-
-
-def _split(words: Sequence[Any], selectors: Sequence[Any] = (_EVEN, _ODD)) -> list[Any]:
-    """The even n of 16 k, the odd ones, and both of the next 16; selectors: of these two."""
-    kind = nvvm.PermuteMode.DEFAULT
-    return [
-        nvvm.prmt(words[pair], ops.value_of(selector), kind, hi=words[pair + 1])
-        for pair in (0, 2)
-        for selector in selectors
-    ]
 
 
 def quads(sums: Sequence[Any]) -> list[list[Any]]:

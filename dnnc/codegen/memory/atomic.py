@@ -29,12 +29,18 @@ def seen(pointer: Any) -> Any:
 
 
 def add(pointer: Any, value: Any, *, is_together: bool) -> None:
-    """Adds an f32, or a vector of 2 or 4, to what lies at an address.
+    """Adds an f32 or i32, or a vector of 2 or 4, to what lies at an address.
 
-    is_together: by one instruction, as devices from sm_90 on can, where it is aligned to all.
+    is_together: those of f32 by one instruction, as devices from sm_90 on can, where it is aligned
+    to all.
     """
     where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
     elements = ops.elements(value)
+    if elements[0].type == ops.i32_type():
+        for place, element in enumerate(elements):
+            text = f"red.relaxed.gpu.global.add.s32 [$0+{4 * place}], $1;"
+            llvm.inline_asm(None, [where, element], text, "l,r", has_side_effects=True)
+        return
     width = len(elements) if is_together else 1
     for first in range(0, len(elements), width):
         part = elements[first : first + width]

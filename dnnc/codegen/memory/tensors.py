@@ -44,7 +44,7 @@ class GlobalTensor:
     is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
     kernel's argument.  is_streamed: L2 had better keep other things than what is
     stored.  policy: what it does with what is loaded (`memory.l2`).  is_added_to: what is stored is
-    added to what is there, f32, by blocks in any order.
+    added to what is there, f32 or i32, by blocks in any order.
     """
 
     kernel: Kernel

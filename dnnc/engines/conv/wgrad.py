@@ -64,14 +64,15 @@ SUPPORT_AFTER = (
 )
 # Of those that multiply matrices: what is copied.
 SUPPORT_COPIES = (
-    "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; X and "
-    "DY that are not channels last, or whose pixels do not begin at whole 16 bytes, are copied "
-    "first; one that pointwise operations give in f32 takes the other's 16 bits, by a kernel ahead"
+    "of other pairs of these, i8, ui8 and fp8 in the type that holds both, by a copy ahead; or "
+    "both i8, sums in i32; X and DY that are not channels last, or whose pixels do not begin at "
+    "whole 16 bytes, are copied first; one that pointwise operations give in f32 takes the other's "
+    "16 bits, by a kernel ahead"
 )
 MAKING = Knob(
     "KERNEL_CFG", (0, 1, 3),
-    "1: blocks make operands of fp8, and compute X, in shared memory; 3: X by two warpgroups; 0: "
-    "by kernels ahead",
+    "1: blocks make operands of i8 and fp8, and compute X, in shared memory; 3: X by two "
+    "warpgroups; 0: by kernels ahead",
 )  # fmt: skip
 REDUCTION = Knob(
     "REDUCTION_MODE", (0, 1),
@@ -164,10 +165,15 @@ class WgradShape:
 
 def reduction_reasons(fusion: Fusion, *, adds: bool) -> tuple[Reason, ...]:
     """Why parts can't be added atomically, where a choice `adds` them."""
-    if not (adds and fusion.must_repeat):
+    if not (adds and fusion.must_repeat) or repeats_in_any_order(fusion):
         return ()
     what = f"{REDUCTION.name}=1 of results that repeat"
     return (knob_reason(what, f"{REDUCTION.name}=0, or SPLIT_K_BUF=1"),)
+
+
+def repeats_in_any_order(fusion: Fusion) -> bool:
+    """Whether parts' sums are the same in any order: they are integers."""
+    return wgrad_of(fusion).compute_type.is_integer
 
 
 def place_of_part(batch: Mapping[int, Coordinate], *, adds: bool) -> Any:
@@ -339,12 +345,12 @@ def size_reasons(op: ConvWgrad) -> list[Reason]:
 
 
 def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
-    """Reasons against operands that are not of one of some types, or other sums than f32."""
-    if op.x.type == op.dy.type and op.x.type in types:
+    """Reasons against operands that are neither of one of some types nor bytes summed in i32."""
+    if op.x.type == op.dy.type and op.x.type in (*types, dtypes.i8):
         return compute_reasons(op.compute_type, op.x.type, op.dy.type)
     what = f"X {op.x.type}, DY {op.dy.type} in {op.compute_type.cudnn}"
     supported = " or ".join(f"both {type_}" for type_ in types)
-    supported += "; i8, ui8 and fp8 are converted to these for sums in FLOAT"
+    supported += "; i8, ui8 and fp8 are converted to these for sums in FLOAT; both i8 in INT32"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 

@@ -61,7 +61,7 @@ def hopper_shape(fusion: Fusion) -> WgradShape:
 
 
 def turns_operands(shape: WgradShape, choice: WgradChoice) -> bool:
-    """Whether products are of fp8, whose operands blocks turn."""
+    """Whether products are of bytes, whose operands blocks turn."""
     return choice.makes and not choice.has_halo and not shape.computes
 
 
@@ -106,7 +106,7 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
     return ProductFacts(
         row=row,
         products=1,
-        promotes=turns,
+        promotes=turns and row.a.is_fp8,
         splits=max(SPLITS),
         operands=_operands_of(fusion, shape, turns=turns),
         epilogue=(epilogue, epilogue),

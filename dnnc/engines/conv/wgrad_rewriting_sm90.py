@@ -1,11 +1,11 @@
 # pyright: basic
-"""Operands of fp8 of a filter's gradient on Hopper: made in shared memory as products read them.
+"""Operands of bytes of a filter's gradient on Hopper: made in shared memory as products read them.
 
     producer, one thread   brings bytes, [pixels][64 channels] a panel, for a barrier of their own
     its other warps        wait for them, make the operands of them, arrive at `full`
 
-By im2col they *turn* them: products of 8 bits read both operands along k, the pixels.  With a halo,
-whose taps are pixels apart along k and not whole 16 bytes, they *widen* them to f16.
+By im2col they *turn* them, i8 or fp8: products of 8 bits read both operands along k, the pixels.
+With a halo, whose taps are pixels apart along k and not whole 16 bytes, they *widen* fp8 to f16.
 """
 
 from __future__ import annotations

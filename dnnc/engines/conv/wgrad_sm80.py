@@ -56,6 +56,7 @@ from .wgrad import (
     reduction_reasons,
     relaid_fusion,
     relaid_region,
+    repeats_in_any_order,
     shape_of,
     shape_of_call,
     size_reasons,
@@ -183,7 +184,8 @@ class ConvWgradSm80Engine(Engine):
         op, choice = wgrad_of(fusion), _Choice.of(knobs)
         is_rounded, is_wide = takes_other_type(fusion, op), loses_bits_as_tf32(fusion, op)
         found = notes_of(choice.tile, is_rounded=is_rounded, is_wide=is_wide)
-        return (*found, "NONDETERMINISTIC") if choice.adds else found
+        is_any = choice.adds and not repeats_in_any_order(fusion)
+        return (*found, "NONDETERMINISTIC") if is_any else found
 
     def register_pressure(self, knobs: Knobs) -> int:
         return _Choice.of(knobs).tile.area

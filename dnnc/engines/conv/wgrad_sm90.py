@@ -21,7 +21,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
-from ...dialect.ops import Pointwise
+from ...dialect.ops import ConvWgrad, Pointwise
 from ...dialect.patterns import Pattern
 from ...dialect.tensor import Tensor
 from ...errors import Status
@@ -37,13 +37,14 @@ from ..product.matrices_sm90 import Matrices
 from ..product.pattern import knob_reason
 from ..product.region_sm90 import product_calls
 from ..product.tile_sm90 import Tiling
-from ..surface import bytes_of, target_reasons, too_large_reasons
+from ..surface import bytes_of, pattern_reason, target_reasons, too_large_reasons
 from ..views.operand_types import casts, takes_other_type
 from ..views.relaid import RelaidFusion
 from .loss_sums_sm90 import apart, loss_sums_of, place_loss_sums, sharers_of
 from .wgrad import (
     CHUNK,
     MAKING,
+    PATTERN,
     PATTERN_WITH_SUM,
     REDUCTION,
     SUPPORT_AFTER,
@@ -52,11 +53,13 @@ from .wgrad import (
     anchor_reasons,
     channel_pitch,
     filter_fusion,
+    loss_sum_of,
     loss_sum_reasons,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
     relaid_region,
+    repeats_in_any_order,
     shape_of_call,
     side_by_side,
     size_reasons,
@@ -115,7 +118,8 @@ class ConvWgradSm90Engine(Engine):
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
         f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",
         f"X and DY of fp8, each of either, without a copy ({MAKING.name}=1), or one of them where "
-        "TILE_ROWS is not 0; groups of a multiple of 16 channels",
+        "TILE_ROWS is not 0; both of i8 always so, and without TILE_ROWS; groups of a multiple of "
+        "16 channels",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
         f"{SUPPORT_AFTER} (without REDUCTION_MODE=1)",
@@ -129,9 +133,9 @@ class ConvWgradSm90Engine(Engine):
         if declined := anchor_reasons(fusion, PATTERN_WITH_SUM, sums=1):
             return declined
         fusion = rewritten_fusion(fusion, _CASTS)
-        if beside := loss_sum_reasons(fusion):
-            return tuple(beside)
         op = wgrad_of(fusion)
+        if beside := loss_sum_reasons(fusion) or _integer_sum_reasons(fusion, op):
+            return tuple(beside)
         reasons = [*target_reasons("sm_90a", target), *operand_reasons(filter_fusion(fusion), op)]
         reasons += type_reasons(op, _TYPES) or size_reasons(op)
         if reasons:
@@ -185,7 +189,7 @@ class ConvWgradSm90Engine(Engine):
         if least < loop.splits:
             what = f"SPLIT_K_SLC={loop.splits} of parts of {least} times {CHUNK} pixels"
             return (knob_reason(what, f"up to {least}"),)
-        if reasons := _spill_reasons(loop):
+        if reasons := _spill_reasons(loop, turns=turns_operands(shape, choice)):
             return reasons
         return illegal_reasons(loop, facts_of_choice(fusion, choice), target)
 
@@ -221,12 +225,13 @@ class ConvWgradSm90Engine(Engine):
             return []
         shape = hopper_shape(fusion)
         work, found = _work(fusion), list[WgradChoice]()
+        turns = makes and not shape.computes
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            facts = facts_of(fusion, parts_apart, False, makes and not shape.computes)
+            facts = facts_of(fusion, parts_apart, False, turns)
             for loop in map(Choice.of, legal_choices(facts, target, 0, _TILES)):
-                if _spill_reasons(loop):
+                if _spill_reasons(loop, turns=turns):
                     continue
                 found += [
                     choice
@@ -269,7 +274,8 @@ class ConvWgradSm90Engine(Engine):
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         is_rounded = takes_other_type(fusion, wgrad_of(fusion))
         found = ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded else ()))
-        return (*found, "NONDETERMINISTIC") if WgradChoice.of(knobs).adds else found
+        is_any = WgradChoice.of(knobs).adds and not repeats_in_any_order(fusion)
+        return (*found, "NONDETERMINISTIC") if is_any else found
 
     def register_pressure(self, knobs: Knobs) -> int:
         return WgradChoice.of(knobs).loop.accumulators
@@ -342,13 +348,19 @@ def _work(fusion: Fusion) -> WgradWork:
 
 
 def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Reason, ...]:
-    """Why blocks can't make operands of the bytes of a relaid fusion, where a choice says so."""
+    """Why blocks can't make operands of the bytes of a relaid fusion, where a choice says so; or
+    can't but make them."""
+    shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
+    types = [t.type for t in (shape.x, shape.dy)]
+    if wgrad_of(fusion).x.type.is_integer:
+        if makes and not has_halo:
+            return tuple(_load_reasons(fusion))
+        what = "TILE_ROWS of i8" if has_halo else f"{MAKING.name}=0 of i8"
+        return (knob_reason(what, f"{made} and TILE_ROWS=0"),)
     if not makes:
         return ()
-    shape, made = hopper_shape(fusion), f"{MAKING.name}=1"
     if shape.computes:
         return _computed_reasons(fusion, shape, has_halo=has_halo)
-    types = [t.type for t in (shape.x, shape.dy)]
     is_of_bytes = any if has_halo else all
     if not is_of_bytes(type_.is_fp8 for type_ in types):
         what = f"{made} of X {types[0]}, DY {types[1]}"
@@ -356,6 +368,13 @@ def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Rea
     if shape.sums_loss:
         return (knob_reason(f"{made} beside the sum of DY", f"{MAKING.name}=0"),)
     return () if has_halo else tuple(_load_reasons(fusion))
+
+
+def _integer_sum_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
+    """Why the sum of DY is not beside the gradient: its bytes are turned, and not read in f32."""
+    if loss_sum_of(fusion) is None or not op.compute_type.is_integer:
+        return []
+    return [pattern_reason(f"a sum beside {op.label} of {op.dy.type}", PATTERN, op)]
 
 
 def _help_reasons(choice: WgradChoice, shape: WgradShape) -> tuple[Reason, ...]:
@@ -398,11 +417,13 @@ def _is_of_channels(tensor: Tensor) -> bool:
     return tensor.is_by_value or all(extent.constant == 1 for extent in others)
 
 
-def _spill_reasons(loop: Choice) -> tuple[Reason, ...]:
-    """Sums of 256 columns in one warpgroup leave no registers for an exchange of them."""
-    if loop.splits == 1 or (loop.tile_m, loop.tile_n) != (64, 256):
+def _spill_reasons(loop: Choice, *, turns: bool) -> tuple[Reason, ...]:
+    """Sums of 256 columns in one warpgroup leave no registers for an exchange of them; beside
+    warps that turn operands, sums of 192 columns in two."""
+    tile = (loop.tile_m, loop.tile_n)
+    if loop.splits == 1 or not (tile == (64, 256) or (turns and tile == (128, 192))):
         return ()
-    what = "SPLIT_K_SLC > 1 with a tile of 64x256"
+    what = f"SPLIT_K_SLC > 1 with a tile of {tile[0]}x{tile[1]}"
     return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)
 
 

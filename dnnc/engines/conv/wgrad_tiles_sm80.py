@@ -7,8 +7,8 @@
 k counts through the pixels of a part.  Both lie with their rows, not k, contiguous in shared
 memory, [k][row], and `ldmatrix` transposes them.  A thread's columns are the same in every step,
 so that a tap and a channel are found once a tile; the pixels are others each time, and are taken
-apart into image and place.  Channels of a tap are in whole groups of eight, those past the last
-one zeros.
+apart into image and place.  Channels of a tap are in whole groups of eight, of bytes of sixteen,
+those past the last one zeros.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...codegen import ops
 from ...codegen.ampere.operand_tile import OperandTile
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
+from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.memory.tensors import offset_bits, register_type
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Index
@@ -31,12 +32,13 @@ from ..product.kernel_sm80 import Batch
 from .pattern import pixel_matrix
 from .wgrad import WgradShape, group_of, part_of, place_of_part, tap_places
 
-GROUP_CHANNELS = 8
+_GROUP_CHANNELS = 8
 
 
 def padded_channels(shape: WgradShape) -> int:
-    """Channels of a tap's columns."""
-    return -(-shape.c_group // GROUP_CHANNELS) * GROUP_CHANNELS
+    """Channels of a tap's columns, of which a copy is of one tap."""
+    together = max(_GROUP_CHANNELS, CHUNK_BYTES * 8 // shape.x.type.bits)
+    return -(-shape.c_group // together) * together
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,9 @@ class Operand(Protocol):
     is_async: bool
     shape: Any
 
+    @property
+    def is_paired(self) -> bool: ...
+
     def start(self, batch: Batch, first_row: Any) -> Any:
         """The place that the tiles along k, from a row of a matrix on, have in common."""
         ...
@@ -464,16 +467,19 @@ class _Emitter:
 
     def _store_totals(self, base: Any, totals: Sequence[Any]) -> None:
         lane = ops.thread_id() & (WARP_THREADS - 1)
+        together = 2 if self.b.is_paired else 1  # n tiles whose columns lie between each other's
         for i in range(self.m_tiles):
-            for j in range(self.n_tiles):
+            for j in range(0, self.n_tiles, together):
                 for half in (0, 1):
                     row, column = mma.accumulator_place(lane, 2 * half)
+                    if self.a.is_paired:
+                        row = ((lane >> 2) << 1) + half
                     row = self.warp_row + i * mma.M + row
-                    column = self.warp_column + j * mma.N + column
+                    column = self.warp_column + j * mma.N + column * together
                     place = (i * self.n_tiles + j) * 4 + 2 * half
-                    pair = ops.from_elements(list(totals[place : place + 2]))
+                    own = [totals[place + e + 4 * tile] for e in (0, 1) for tile in range(together)]
                     offset = row * self.layout.sums_stride + column * 4
-                    ops.store(smem.byte_pointer(base, offset), pair, 8)
+                    ops.store(smem.byte_pointer(base, offset), ops.from_elements(own), 4 * len(own))
 
     def _emit_fragment(
         self,

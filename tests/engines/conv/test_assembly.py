@@ -17,6 +17,7 @@ from tests.engines.assembling import (
     assert_fits,
     channels_last,
     depthwise,
+    filter_gradient,
     packed_channels,
     scaled_with_residual,
 )
@@ -108,6 +109,23 @@ def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
 )
 def test_no_gather_spills(build, knobs):
     assert_fits(assembled("conv_sm80", build, knobs, "sm_80"), "sm_80")
+
+
+@pytest.mark.rotating
+@ARCHITECTURES
+def test_filter_gradients_of_bytes_on_every_architecture(target):
+    knobs = {"TILE_M": 128, "TILE_N": 128, "TILEK": 128, "STAGES": 3, "SPLIT_K_BUF": 4}
+    knobs |= {"STAGES": 2} if target in ("sm_86", "sm_89", "sm_120", "sm_120a") else {}
+    assert_fits(assembled("conv_wgrad_sm80", filter_gradient(io="INT8"), knobs, target), target)
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("tile", WARPS, ids=str)
+def test_no_tile_of_filter_gradients_of_bytes_spills(tile):
+    knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 128, "STAGES": 3, "SPLIT_K_BUF": 4}
+    plan = assembled("conv_wgrad_sm80", filter_gradient(io="INT8"), knobs, "sm_80")
+    assert_fits(plan, "sm_80")
+    assert plan.programs[0].kernels[0].registers <= TILE_REGISTERS[tile] + 16
 
 
 def test_registers_for_three_blocks_of_groups_side_by_side():

@@ -136,6 +136,17 @@ FILTER_GRADIENTS = {
     "256x128, sums of dY": ((256, 128), filter_gradient(sums=True), {}),
     "halo, sums of dY": ((64, 576), filter_gradient(c=64, size=56, sums=True), {"TILE_ROWS": 4}),
     "fp8, turned": ((128, 192), filter_gradient(True, io="FP8_E4M3"), {"KERNEL_CFG": 1}),
+    "i8, 128x256": ((128, 256), filter_gradient(True, io="INT8"), {"KERNEL_CFG": 1}),
+    "i8, 256x128, parts": (
+        (256, 128),
+        filter_gradient(io="INT8"),
+        {"KERNEL_CFG": 1, "SPLIT_K_BUF": 8},
+    ),
+    "i8, 128x128, split": (
+        (128, 128),
+        filter_gradient(io="INT8"),
+        {"KERNEL_CFG": 1, "SPLIT_K_SLC": 4},
+    ),
     "fp8, widened": (
         (64, 576),
         filter_gradient(c=64, size=56, io="FP8_E5M2"),

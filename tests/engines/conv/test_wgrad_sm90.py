@@ -235,12 +235,12 @@ def reasons(g):
     ("build", "clause"),
     [
         (lambda: wgrad_of_types("f32"), "operand types"),
-        (lambda: wgrad_of_types("i8"), "operand types"),
+        (lambda: wgrad_of_types("ui8"), "operand types"),
         (lambda: wgrad_of_images(dnnc.Dim("N", min=0, max=8)), "size"),
         (lambda: wgrad_of_groups(36), "operands by TMA"),
         (lambda: wgrad_of_stride(9), "operands by TMA"),
     ],
-    ids=["f32", "sums in i32", "no images", "two groups of 36 channels", "stride"],
+    ids=["f32", "ui8 in i32", "no images", "two groups of 36 channels", "stride"],
 )
 def test_refusals(build, clause):
     found = reasons(build())
@@ -249,13 +249,13 @@ def test_refusals(build, clause):
 
 
 def test_a_refusal_of_bytes_says_which_sums_take_them():
-    (reason,) = reasons(wgrad_of_types("i8"))
-    assert reason.what == "X i8, DY i8 in INT32"
+    (reason,) = reasons(wgrad_of_types("ui8"))
+    assert reason.what == "X ui8, DY ui8 in INT32"
     assert "i8, ui8 and fp8 are converted to these for sums in FLOAT" in reason.supported
 
 
 def wgrad_of_types(io):
-    compute = dtypes.i32 if io == "i8" else dtypes.f32
+    compute = dtypes.i32 if io == "ui8" else dtypes.f32
     g = new_graph(dtypes.of(io), compute_data_type=compute)
     gradient(g, [1, 16, 5, 5], [16, 16, 3, 3]).set_output()
     return g
