@@ -204,12 +204,17 @@ def wgrad_patterns() -> list[Case]:
 
 
 def wgrad_beside_layers() -> list[Case]:
-    """The gradient of every layer's filter, then with sums of dy, then of e4m3."""
+    """The gradient of every layer's filter, then with sums of dy, then of e4m3 and of int8."""
     return [
         conv_wgrad(dtype, operation, _layer(n, number))
         for n in BATCHES
         for number in range(len(LAYERS))
-        for dtype, operation in (("fp16", "plain"), ("fp16", "sum"), ("e4m3", "plain"))
+        for dtype, operation in (
+            ("fp16", "plain"),
+            ("fp16", "sum"),
+            ("e4m3", "plain"),
+            ("int8", "plain"),
+        )
     ]
 
 

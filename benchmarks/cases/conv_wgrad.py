@@ -3,7 +3,8 @@
     df [k, c / groups, r, s] = the sum, over pixels, of dy [n, k, p, q] times x [n, c, h, w] there
 
 An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.  Of "sum" the sums
-of dy's channels are a result, too; of "scaled" x is relu(x * scale + bias).
+of dy's channels are a result, too; of "scaled" x is relu(x * scale + bias).  Of int8 df is exact,
+in int32.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from .conv_shape import ConvShape, conv_shape_of
 from .kinds import OPERANDS, TOLERANCES, bytes_of, torch_type
 
 OPERATIONS = ("plain", "sum", "scaled")
-TYPES = ("fp16", "bf16", "fp32", "e4m3")
+TYPES = ("fp16", "bf16", "fp32", "e4m3", "int8")
 
 
 def conv_wgrad(dtype: str, operation: str, shape: ConvShape) -> Case:
     """A filter's gradient of TYPES."""
-    if dtype not in TYPES or operation not in OPERATIONS:
+    operations = OPERATIONS if dtype != "int8" else ("plain",)
+    if dtype not in TYPES or operation not in operations:
         raise ValueError(f"no conv_wgrad case {operation!r} of {dtype!r}")
     row = OPERANDS[dtype]
     p = {"dtype": dtype, "operation": operation, "shape": shape, "sums": row.sums,
-         "output": row.c}  # fmt: skip
+         "output": "int32" if dtype == "int8" else row.c}  # fmt: skip
     bytes_ = float(bytes_of(dtype) * (shape.read + shape.written))
     return Case(
         id=f"conv_wgrad/{dtype}/{operation}/{shape}",

@@ -247,7 +247,8 @@ def conv_wgrad() -> list[Case]:
 
 
 def conv_wgrad_beside() -> list[Case]:
-    """Gradients of filters alone, beside sums of dY, and of e4m3, after the streaming kernel."""
+    """Gradients of filters alone, beside sums of dY, of e4m3 and of int8, after the streaming
+    kernel."""
     return [add(8192, 16384), *wgrad_beside_layers()]
 
 

@@ -133,6 +133,15 @@ def test_filters_gradients_are_the_case(operation, shape):
             assert is_close(case, made, wanted), name
 
 
+@pytest.mark.parametrize("shape", ["images", "volumes"])
+@pytest.mark.parametrize("run", [run_reference, run_interpreted])
+def test_filters_gradients_of_int8_are_exact(shape, run):
+    case = case_of(f"conv_wgrad/int8/plain/{SHAPES[shape]}")
+    buffers = case.make()
+    run(case, buffers)
+    assert torch.equal(buffers["df"].double(), case.exact(buffers)["df"])
+
+
 def test_i8_is_neither_cut_nor_coarse():
     """Few elements are at the ends of i8, and a step of it is little of what they are."""
     case = conv_of("conv/int8/scale_bias_relu/4x16x16x32-64x3x3-s1p1")
