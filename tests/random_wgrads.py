@@ -52,7 +52,7 @@ def draw(random: Random, engine: str) -> Drawn:
     second = first if random.random() < 0.7 or is_depthwise else random.choice((first, *_OTHERS))
     if {first, second} == set(_TYPES):
         second = first
-    is_integer = not is_depthwise and random.random() < 0.2
+    is_integer = random.random() < 0.2
     if is_integer:
         first = second = dtypes.i8
     g = dnnc.pygraph(

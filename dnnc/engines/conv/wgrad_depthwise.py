@@ -6,7 +6,7 @@
         once; multiply each by each, into the sums of all taps
     the block's sums, over its threads, in a fixed order -> the workspace
 
-A second kernel adds up the parts and has what follows (`wgrad_sums`).  Sums are f32.
+A second kernel adds up the parts and has what follows (`wgrad_sums`).  Sums are f32, of bytes i32.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from .wgrad import (
 from .wgrad_sums import emit_sum, place_sums, sum_seconds, sums_of
 
 _THREADS = 128
-_LOADS = (8, 4, 2, 16)
+_LOADS = (8, 4, 2, 16, 1)
 _PARTS = (1, 4, 16, 32, 64, 128, 256, 512)
 _STRIPS = (4, 7, 5, 3, 2)  # columns of dY that a thread has at once, if a row is so many times them
 _FRAGMENTS = (32, 16, 8, 4, 2, 1)  # of channels, of a block
@@ -66,7 +66,9 @@ _LINE_BYTES = 64  # of channels of a block, that are loaded as fast as longer on
 _BLOCKS = 6  # of an SM
 _BANDWIDTH_SHARE = 0.8
 _ARITHMETIC_SHARE = 0.4  # of the rate of f32, that products reach between loads and conversions
+_INTEGER_TIME = 2.0  # of a multiply-add of integers: they have half of the units
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)
+_INTEGERS = (dtypes.i8,)
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class ConvWgradDepthwiseEngine(Engine):
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         f"one conv_wgrad of one to three spatial dims, one channel a group of X and of DY, up to "
-        f"{_MOST_TAPS} taps; X and DY of f16, bf16 or f32, sums in f32; tensors that are not "
-        "channels last are copied first",
+        f"{_MOST_TAPS} taps; X and DY of f16, bf16 or f32, sums in f32, or both i8, sums in i32; "
+        "tensors that are not channels last are copied first",
         "any stride, dilation, paddings, both modes; N and the spatial dims may be symbols, of at "
         "least 1",
         SUPPORT_AFTER,
@@ -160,6 +162,7 @@ class ConvWgradDepthwiseEngine(Engine):
         share = min(1.0, fragments * width * shape.x.type.bits / 8 / _LINE_BYTES) * filled
         memory = transfer_seconds(moved, target) / (_BANDWIDTH_SHARE * share)
         busy = 2 * products / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE * filled)
+        busy *= _INTEGER_TIME if shape.x.type.is_integer else 1
         seconds = LAUNCH_SECONDS + bent(memory, busy) + copies.seconds(target)
         seconds += sum_seconds(shape.dw[0] * shape.taps * parts, target)
         return Prediction(seconds, "memory" if memory > busy else "arithmetic")
@@ -221,7 +224,7 @@ class _DepthwiseWgrad:
         self.count = self.shape.dw[0] // self.width  # of fragments of all channels
         self.tiles = -(-self.count // self.fragments)
         self.workers = _THREADS // self.fragments
-        self.scalars = Scalars(dtypes.f32)
+        self.scalars = Scalars(self.sums.type)
 
     def emit(self) -> None:
         thread = ops.thread_id()
@@ -306,7 +309,7 @@ class _DepthwiseWgrad:
         return Place.of(self.kernel, number, self.shape.x.shape[2 + axis], may_be_outside=may_be)
 
     def _widened(self, fragment: Any, tensor: Tensor) -> list[Any]:
-        return widened(fragment, tensor.type, dtypes.f32)
+        return widened(fragment, tensor.type, self.sums.type)
 
     # ---- the block's sums
 
@@ -317,7 +320,7 @@ class _DepthwiseWgrad:
         buffer = kernel.shared("sums", warps * self.fragments * self.width * 4)
         warp = ops.thread_id() >> 5
         pointer = kernel.pointer(self.sums, is_exclusive=True)
-        element, span = ops.f32_type(), self.shape.taps * self.shape.dw[0]
+        element, span = self.scalars.type, self.shape.taps * self.shape.dw[0]
         size = 4 * self.width
 
         def slot(warp: Any) -> Any:
@@ -376,10 +379,11 @@ def _work(fusion: Fusion) -> tuple[float, float]:
 
 
 def _type_reasons(op: ConvWgrad) -> list[Reason]:
-    if op.x.type in _TYPES and op.dy.type in _TYPES and op.compute_type == dtypes.f32:
+    taken = {dtypes.f32: _TYPES, dtypes.i32: _INTEGERS}.get(op.compute_type, ())
+    if op.x.type in taken and op.dy.type in taken:
         return []
     what = f"X {op.x.type}, DY {op.dy.type} in {op.compute_type.cudnn}"
-    supported = "f16, bf16, f32 in FLOAT"
+    supported = "f16, bf16, f32 in FLOAT; i8 in INT32"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 

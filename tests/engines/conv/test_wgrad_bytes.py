@@ -183,6 +183,29 @@ def test_any_number_of_images(engine):
     check(g, {"N": 5}, plan=plan)
 
 
+# X, W, parameters, bytes of a load.
+DEPTHWISE = {
+    "3x3": ([2, 24, 5, 8], [24, 1, 3, 3], around(1), 8),
+    "odd channels, turned, strided": (
+        [2, 5, 9, 6], [5, 1, 3, 2], around(1, 2, convolution_mode="CONVOLUTION"), 1,
+    ),
+    "1D": ([3, 32, 9], [32, 1, 3], around(1, spatial=1), 16),
+    "3D": ([1, 6, 3, 4, 5], [6, 1, 2, 2, 2], around(1, spatial=3), 2),
+}  # fmt: skip
+
+
+@pytest.mark.in_turn
+@pytest.mark.feature
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise_filters(name):
+    x, w, parameters, load = DEPTHWISE[name]
+    g = test_conv.new_graph(dtypes.i8, compute_data_type=dtypes.i32)
+    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    knobs = {"LOAD_SIZE": load, "SPLIT_K_BUF": 4}
+    check(g, engine="conv_wgrad_depthwise", knobs=knobs, inputs=all_bytes(g))
+
+
 # ---- what is chosen, and what is refused
 
 
