@@ -45,6 +45,7 @@ from ..views.relaid import (
     generics_before,
     lone_cast,
     twin_at,
+    twin_of,
 )
 from .layouts import channels_last_twin
 from .pattern import pixel_matrix
@@ -56,6 +57,7 @@ PATTERN_WITH_SUM = (
     f"{PATTERN}, and beside it the sum of DY in f32 over all axes but its channels, pointwise "
     "operations of that after it"
 )
+WORD_BYTES = 4  # of the narrowest copies
 RUN_STEP = 8  # elements from a pixel's run of few channels to the next one's: 16 bytes
 # Of all engines: what may follow the gradient.
 SUPPORT_AFTER = (
@@ -358,10 +360,13 @@ def type_reasons(op: ConvWgrad, types: Sequence[DType]) -> list[Reason]:
 
 
 @remembered
-def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> RelaidFusion:
+def relaid_fusion(
+    fusion: Fusion, *, has_rows: bool, makes: bool = False, has_words: bool = False
+) -> RelaidFusion:
     """The fusion with operands whose channels are last and whose pixels follow each other.
 
     has_rows: X of few channels is as `WgradStem` reads it.  makes: blocks make operands of bytes.
+    has_words: pixels of up to four bytes are words.
     """
     op, shape = wgrad_of(fusion), shape_of(wgrad_of(fusion))
     ends, casts = [op.x, op.dy], list[Cast]()
@@ -375,10 +380,13 @@ def relaid_fusion(fusion: Fusion, *, has_rows: bool, makes: bool = False) -> Rel
             ends[place] = source
         else:
             casts.append(Cast(cast, _cast_twin(shape, is_rows=is_rows)))
-    return RelaidFusion.of(fusion, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
+    rule = _rule(ends[0], ends[1], shape, has_rows=has_rows, has_words=has_words)
+    return RelaidFusion.of(fusion, rule, *casts)
 
 
-def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> RelaidRegion:
+def relaid_region(
+    region: Region, *, has_rows: bool, makes: bool = False, has_words: bool = False
+) -> RelaidRegion:
     """The fusion's region with what was relaid."""
     (call,) = product_calls(region)
     shape, values = shape_of_call(region, call), list(call.operands)
@@ -392,7 +400,8 @@ def relaid_region(region: Region, *, has_rows: bool, makes: bool = False) -> Rel
             ends[place] = source
         else:
             casts.append(Cast(values[place].owner, _cast_twin(shape, is_rows=is_rows)))
-    return RelaidRegion.of(region, _rule(ends[0], ends[1], shape, has_rows=has_rows), *casts)
+    rule = _rule(ends[0], ends[1], shape, has_rows=has_rows, has_words=has_words)
+    return RelaidRegion.of(region, rule, *casts)
 
 
 def loaded_tensor(fusion: Fusion, op: ConvWgrad, tensor: Tensor) -> Tensor:
@@ -433,7 +442,9 @@ def _cast_twin(shape: WgradShape, *, is_rows: bool) -> Callable[[Tensor], Tensor
     return twin
 
 
-def _rule(x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: bool) -> Rule:
+def _rule(
+    x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: bool, has_words: bool
+) -> Rule:
     """x, dy: None where they are computed."""
 
     def twin(tensor: Tensor) -> Tensor | None:
@@ -441,6 +452,8 @@ def _rule(x: Tensor | None, dy: Tensor | None, shape: WgradShape, *, has_rows: b
             return None
         if tensor is x and has_rows and channel_pitch(shape):
             return _rows_twin(shape)
+        if tensor is x and has_words and is_of_words(shape) and shape.groups == 1:
+            return _words_twin(tensor)
         has_gaps = tensor is dy and pixel_matrix(tensor, 1) is None
         return channels_last_twin(tensor, is_forced=has_gaps or _is_narrow(tensor))
 
@@ -453,6 +466,23 @@ def channel_pitch(shape: WgradShape) -> int:
     pitch = RUN_STEP // stride if stride in (1, 2) else 0
     is_fit = shape.groups == 1 and len(shape.windows) == 2 and shape.windows[1].dilation == 1
     return pitch if is_fit and shape.c_group <= pitch else 0
+
+
+def is_of_words(shape: WgradShape) -> bool:
+    """Whether the channels of a group of a pixel of X are up to four bytes."""
+    return shape.x.type.bits == 8 and shape.c_group <= WORD_BYTES
+
+
+def _words_twin(x: Tensor) -> Tensor | None:
+    """X with four bytes a pixel; None: they are whole words, and the channels lie together."""
+    steps = [
+        step for axis, step in enumerate(x.layout) if axis != 1 and x.shape[axis].constant != 1
+    ]
+    is_whole = all(step.known_divisor() % WORD_BYTES == 0 for step in steps)
+    is_together = 1 in (x.layout[1].constant, x.shape[1].constant)
+    if is_together and is_whole and x.alignment % WORD_BYTES == 0:
+        return None
+    return twin_of(x, (0, *range(2, x.rank), 1), WORD_BYTES)
 
 
 def _rows_twin(shape: WgradShape) -> Tensor | None:

@@ -44,14 +44,17 @@ from ..product.surface_sm80 import Work
 from ..product.work import ProductWork
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
 from ..views.operand_types import casts, loses_bits_as_tf32, takes_other_type
+from ..views.relaid import RelaidFusion
 from .wgrad import (
     GROUP,
     PART,
     REDUCTION,
     SUPPORT_AFTER,
     SUPPORT_COPIES,
+    WORD_BYTES,
     WgradShape,
     anchor_reasons,
+    is_of_words,
     operand_reasons,
     reduction_reasons,
     relaid_fusion,
@@ -133,7 +136,7 @@ class ConvWgradSm80Engine(Engine):
         ]
         if reasons:
             return tuple(reasons)
-        copies = relaid_fusion(fusion, has_rows=False)
+        copies = relaid_fusion(fusion, has_rows=False, has_words=True)
         reasons += copies.reasons(target) or _access_reasons(shape_of(wgrad_of(copies.fusion)))
         return (*reasons, *too_large_reasons(fusion))
 
@@ -164,7 +167,7 @@ class ConvWgradSm80Engine(Engine):
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        copies = relaid_fusion(rewritten_fusion(fusion, _CASTS), has_rows=False)
+        copies = _relaid(fusion)
         op, choice = wgrad_of(copies.fusion), _Choice.of(knobs)
         shape, parts = shape_of(op), choice.parts
         work = _work(fusion)
@@ -193,7 +196,7 @@ class ConvWgradSm80Engine(Engine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        relaid = relaid_fusion(rewritten_fusion(fusion, _CASTS), has_rows=False).fusion
+        relaid = _relaid(fusion).fusion
         shape, choice = shape_of(wgrad_of(relaid)), _Choice.of(knobs)
         a, b = (
             {
@@ -215,7 +218,7 @@ class ConvWgradSm80Engine(Engine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        copies = relaid_region(region, has_rows=False)
+        copies = relaid_region(region, has_rows=False, has_words=True)
         copies.emit(output, lambda: _emit(copies.region, tile, output))
 
 
@@ -274,8 +277,16 @@ def _first_region(region: Region, shape: WgradShape, parts: int, *, adds: bool) 
     return first_region(region, _sums(region, shape), parts, _columns(shape), adds=adds)
 
 
+def _relaid(fusion: Fusion) -> RelaidFusion:
+    """The fusion as the kernel reads it."""
+    cast = rewritten_fusion(fusion, _CASTS)
+    return relaid_fusion(cast, has_rows=False, has_words=True)
+
+
 def _access(tensor: Tensor, channels: int, shape: WgradShape) -> int:
     """Bytes of a copy: where a group's channels begin, it is aligned."""
+    if tensor is shape.x and is_of_words(shape):
+        return WORD_BYTES
     step = channels * tensor.type.bits // 8 if shape.groups > 1 else _CHUNK_BYTES
     return gcd(_CHUNK_BYTES, step)
 
@@ -307,7 +318,7 @@ def _fitting_parts(fusion: Fusion, tile: Sm80Choice, target: Target) -> list[int
 
 @remembered_at_sizes
 def _work(fusion: Fusion) -> Work:
-    shape = shape_of(wgrad_of(fusion))
+    shape = shape_of(wgrad_of(rewritten_fusion(fusion, _CASTS)))
     sizes = (shape.k_group, _columns(shape), typical(shape.pixels), shape.groups)
     moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
     return Work(ProductWork(*sizes, moved_bytes), False)

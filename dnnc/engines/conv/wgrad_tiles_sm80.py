@@ -7,8 +7,8 @@
 k counts through the pixels of a part.  Both lie with their rows, not k, contiguous in shared
 memory, [k][row], and `ldmatrix` transposes them.  A thread's columns are the same in every step,
 so that a tap and a channel are found once a tile; the pixels are others each time, and are taken
-apart into image and place.  Channels of a tap are in whole groups of eight, of bytes of sixteen,
-those past the last one zeros.
+apart into image and place.  Channels of a tap are in whole groups of eight, of bytes of sixteen or
+four, those past the last one zeros.
 """
 
 from __future__ import annotations
@@ -30,13 +30,23 @@ from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ..product.kernel_sm80 import Batch
 from .pattern import pixel_matrix
-from .wgrad import WgradShape, group_of, part_of, place_of_part, tap_places
+from .wgrad import (
+    WORD_BYTES,
+    WgradShape,
+    group_of,
+    is_of_words,
+    part_of,
+    place_of_part,
+    tap_places,
+)
 
 _GROUP_CHANNELS = 8
 
 
 def padded_channels(shape: WgradShape) -> int:
     """Channels of a tap's columns, of which a copy is of one tap."""
+    if is_of_words(shape):
+        return WORD_BYTES
     together = max(_GROUP_CHANNELS, CHUNK_BYTES * 8 // shape.x.type.bits)
     return -(-shape.c_group // together) * together
 

@@ -1,5 +1,7 @@
 """Gradients of filters of bytes, summed in INT32, on tensor cores, in the interpreter: exact."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,15 @@ CASES = {
         "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [2, 1], "dilation": [3, 1]}),
     "groups": ([2, 64, 6, 7], [48, 16, 3, 1], {"padding": [1, 0]}),
 }  # fmt: skip
-GROUPS_OF_4 = ([2, 16, 6, 7], [32, 4, 3, 2], around(1))
+# X, W, parameters, copies.
+WORDS = {
+    "groups of 4": ([2, 16, 6, 7], [32, 4, 3, 2], around(1), 0),
+    "a first layer": ([1, 3, 13, 14], [16, 3, 7, 7], around(3, 2), 1),
+    "four channels, turned": (
+        [2, 4, 9, 7], [32, 4, 3, 5], around(2, 1, convolution_mode="CONVOLUTION"), 0
+    ),
+    "one channel": ([2, 1, 8, 9], [16, 1, 3, 3], around(1), 1),
+}  # fmt: skip
 
 
 def new_graph(engine):
@@ -88,13 +98,16 @@ def test_shapes(engine, name):
 
 @pytest.mark.in_turn
 @pytest.mark.rotating
-@pytest.mark.parametrize("parts", [1, 2, 3])
-def test_groups_of_4_bytes_are_copied_alone(parts):
-    """A tap has sixteen columns, of which four are channels."""
-    x, w, parameters = GROUPS_OF_4
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("name", WORDS)
+def test_pixels_of_up_to_four_bytes_are_words(name, parts):
+    """A tap has four columns; an image that has such words is not copied."""
+    x, w, parameters, copies = WORDS[name]
     g = new_graph("conv_wgrad_sm80")
     gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
-    run("conv_wgrad_sm80", g, {"SPLIT_K_BUF": parts})
+    plan = run("conv_wgrad_sm80", g, {"SPLIT_K_BUF": parts})
+    assert sum("_copy" in kernel.name for kernel in plan.programs[0].kernels) == copies
+    assert re.search(r"cp\.async\.ca\.shared\.global[^;]*, 4, ", ptx_of(plan))
 
 
 @pytest.mark.in_turn
