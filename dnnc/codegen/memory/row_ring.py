@@ -102,7 +102,8 @@ class RowRing:
         return Pipeline.of(self.memory, stage, self.stages, self.barriers)
 
     def fill(self, cursor: Cursor, group: Any) -> None:
-        """Starts the copies of a group's rows, by a warp; when no thread reads the stage."""
+        """Starts the copies of a group's rows, by a warp; after all have read the stage, and ended
+        their reads (`tma.end_reads`)."""
         lane = ops.thread_id() & (WARP_THREADS - 1)
         bytes_ = [self.part.count * (s.tensor.type.bits // 8) for s in self.sources]
         with ops.if_(lane.eq(0)):

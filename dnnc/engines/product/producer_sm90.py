@@ -221,6 +221,8 @@ class Producer:
         pairs = {} if place.is_across is None else {"is_across": place.is_across}
         if copied:
             with ops.if_(is_issuer):
+                if self.tiling.takes_fragments:  # by consumers, whose products have used them
+                    tma.start_after_reads(of_cluster=max(self.tiling.most_cluster) > 1)
                 raws = list(self.rewriter.operands) if self.rewriter else []
                 all_bytes, raw_bytes = (sum(o.bytes for o in some) for some in (copied, raws))
                 mbarrier.expect(barrier, all_bytes - raw_bytes)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.hopper import cluster, mbarrier
+from ...codegen.hopper import cluster, mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.memory.row_ring import RowPart, RowRing, is_run, ring_bytes, runs_in_order
 from ...codegen.memory.smem import byte_pointer
@@ -280,6 +280,7 @@ class RingKernel:
                 # The assembler may not take the next pass's fragments from this one.
                 nvvm.bar_warp_sync(ops.const(-1))
             sums = group.finish(now.sums)
+            tma.end_reads()
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             fill(cursor, i + units * t.stages)
             return OwnRows(cursor.next(t.stages), sums)
@@ -328,6 +329,7 @@ class RingKernel:
                     self.ahead.give(number, turn, group.part(level))
                 group.keep(level, group.totals(level, self.ahead.take(number, turn)))
             sums = group.finish(now.sums)
+            tma.end_reads()
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             self.ring.pipeline.release(cursor, ops.thread_id() & (WARP_THREADS - 1))
             return SharedRows(turn + 1, following, sums)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.hopper import mbarrier
+from ...codegen.hopper import mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory.row_ring import RowPart, RowRing, ring_bytes
 from ...codegen.memory.smem import byte_pointer
@@ -111,6 +111,7 @@ class Together:
                 }
             sums = one_group(self.place, i, now.turn, leaves, now.sums)
             if self.ring is not None:
+                tma.end_reads()
                 ops.barrier()  # all have read the stage
                 self._fill(cursor, i + self.clusters * t.stages)
                 cursor = cursor.next(t.stages)
