@@ -16,13 +16,17 @@ hardware leaves undefined, and any opcode it does not know, is an `InterpreterEr
 
 Of sm_90a it knows mbarriers, TMA (tiled, im2col, plain bytes), wgmma, clusters, st.async and
 setmaxnreg.  Bulk copies and asynchronous stores arrive at times that the seed decides;
-accumulators, shared memory that wgmma or a store still reads, and ordinary writes that no proxy
+accumulators, shared memory that wgmma or a store still reads, and ordinary accesses that no proxy
 fence followed are watched.
 
+On demand (`launch(watch=...)`, `run_plan(watch_global=True)`) global memory is watched, too: what
+another CTA wrote is read after a release and an acquire, what a bulk store wrote after its wait,
+what an earlier launch wrote after griddepcontrol.wait, and what was written here by no load of
+constants.  `global_races` says what it leaves out.
+
 Not modelled: the order in which writes to global memory become visible (every store is seen at
-once, so a missing fence between CTAs, or before a TMA load of what the kernel itself wrote, goes
-unnoticed), races inside one warp, caches, and the error of approximate instructions (their
-results are the nearest numbers).  Also not, and refused: interleaved tensor maps, NaN fill,
+once), races inside one warp, caches, and the error of approximate instructions (their results are
+the nearest numbers).  Also not, and refused: interleaved tensor maps, NaN fill,
 element strides of tiled maps, bulk copies between CTAs, reductions but `.add`,
 sparse wgmma, descriptors with a base offset, atomics on another CTA's shared memory.  A CTA of a
 cluster may use another's shared memory before that one has started.  Bulk copies happen whole.

@@ -28,6 +28,15 @@ _BYTE = TYPES["u8"].code
 _WORD = TYPES["u32"].code
 
 
+def at_some(fail: Fail, some: Array) -> Fail:
+    """A `Fail` for accesses that are some of another's."""
+
+    def fail_at(reason: str, position: int) -> InterpreterError:
+        return fail(reason, int(some[position]))
+
+    return fail_at
+
+
 class AsyncCopies:
     """Copies under way of all resident threads.
 
@@ -96,6 +105,9 @@ class AsyncCopies:
         slot = (self.tail % self.depth)[rows]
         # Also a late copy reads its source here, so that a bad address shows at the instruction.
         data, state = self._fetch(source, size, wanted, fail_source)
+        if machine.global_races is not None and (some := np.flatnonzero(wanted)).size:
+            readers = machine.lane_clock[lanes[some]]
+            machine.global_races.read(source[some], size, readers, at_some(fail_source, some))
         self.group[slot, lanes] = self.committed[lanes]
         self.target[slot, lanes] = target
         self.source[slot, lanes] = source
@@ -127,10 +139,7 @@ class AsyncCopies:
             some = np.flatnonzero(wanted > byte)
             address = source[some] + np.uint64(byte)
 
-            def fail_at(reason: str, position: int, some: Array = some) -> InterpreterError:
-                return fail(reason, int(some[position]))
-
-            values, states = self.machine.memory.load(address, 1, _BYTE, 1, fail_at)
+            values, states = self.machine.memory.load(address, 1, _BYTE, 1, at_some(fail, some))
             data[some, byte] = values
             if states is not None:
                 state[some, byte] = states[:, 0]

@@ -151,9 +151,11 @@ class Decoder:
 
     def __init__(self, kernel: str):
         self.kernel = kernel
-        # Views of the register file that some instruction uses, and sizes of shared accesses.
+        # Views of the register file that some instruction uses; sizes of accesses to shared and
+        # global memory.
         self.codes: set[int] = set()
         self.smem_widths: set[int] = set()
+        self.gmem_widths: set[int] = set()
         # Keys of the registers of wgmma, and the instruction before the current one.
         self.fragile: set[int] = set()
         self.before: Instruction | None = None

@@ -12,6 +12,7 @@ from ..target import STATIC_SMEM_BYTES, TARGETS
 from .arena import CLEAN, Arena
 from .failure import InterpreterError, failure
 from .geometry import Dim3, Geometry
+from .global_races import Watch
 from .machine import Machine
 from .memory import Memory
 from .program import Program, program_of
@@ -52,13 +53,17 @@ def launch(
     seed: int = 0,
     step_limit: int = STEP_LIMIT,
     resident_ctas: int | None = None,
+    watch: Watch | None = None,
+    programmatic: bool = False,
 ) -> Report:
     """Run a kernel to its end.
 
     params: the bytes of each parameter, in order.  seed: decides the schedule, and when
     asynchronous copies read.  step_limit: steps after which the kernel counts as livelocked.
     resident_ctas: CTAs that run at the same time (default: at most 64, fewer where they are
-    large); a kernel whose CTAs wait for each other needs them all.  Errors: `InterpreterError`.
+    large); a kernel whose CTAs wait for each other needs them all.  watch: finds races in global
+    memory, also with earlier launches that it watched.  programmatic: whether the launch may begin
+    before the one ahead of it ends.  Errors: `InterpreterError`.
     """
     program = program_of(module, kernel)
     geometry = Geometry(grid, block, cluster)
@@ -68,12 +73,16 @@ def launch(
     rng = random.Random(seed)
     symbols = memory.symbols(module)
     style = choose_style(rng, geometry.ctas * geometry.warps)
+    global_races = None
+    if watch is not None:
+        global_races = watch.begin(geometry, memory, program.needs, programmatic)
     steps = turns = 0
     for ctas in _batches(program, geometry, dynamic_smem_bytes, resident_ctas, rng):
         by_cta = style is CTA_BY_CTA
         machine = Machine(
-            program, geometry, memory, symbols, packed, dynamic_smem_bytes, ctas, by_cta, rng
-        )
+            program, geometry, memory, symbols, packed, dynamic_smem_bytes,
+            ctas, by_cta, rng, global_races,
+        )  # fmt: skip
         scheduler = Scheduler(machine, style, step_limit - steps)
         # Inactive lanes compute on whatever their registers hold.
         with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ from .copies import AsyncCopies
 from .decode import Slot
 from .failure import InterpreterError, failure
 from .geometry import WARP, Geometry, special_register
+from .global_races import GlobalRaces
 from .hopper import Hopper
 from .memory import Fail, Memory
 from .program import Program
@@ -35,7 +36,7 @@ class Machine:
     """Registers, memories and program counters of a batch of CTAs.
 
     ctas: linear numbers of the batch's CTAs.  by_cta: rows of one CTA are neighbours; otherwise
-    equal warps of all CTAs are.
+    equal warps of all CTAs are.  global_races: of the launch, if global memory is watched.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Machine:
         ctas: Sequence[int],
         by_cta: bool,
         rng: random.Random,
+        global_races: GlobalRaces | None = None,
     ):
         self.program = program
         self.geometry = geometry
@@ -75,7 +77,11 @@ class Machine:
             program.needs.granule,
             self.cluster_ctas,
             program.needs.asynchronous,
+            None if global_races is None else global_races.columns,
         )
+        self.global_races = global_races
+        if global_races is not None and self.shared.races is not None:
+            global_races.seat(ctas, self.shared.races)
         self.private = PrivateMemory(self.lane_count, layout.frame_bytes)
         self.barriers = Barriers(count, warps, self.shared.races)
         self.copies = AsyncCopies(self) if program.needs.copies else None

@@ -14,7 +14,7 @@ from .ptx import Module, Variable
 from .ptxtypes import TYPES, VIEWS, Array
 
 # Each allocation has 64 GiB of addresses to itself, so no overrun lands in another one.
-_SPACING = 36
+REGION_BITS = 36
 ALIGNMENT = 256
 
 # Generic addresses of the other spaces, beyond any allocation.
@@ -72,7 +72,7 @@ class Memory:
 
     def _place(self, name: str, nbytes: int, offset: int, read_only: bool = False) -> Region:
         window = len(self._regions) + 1
-        region = Region(name, window << _SPACING, ALIGNMENT + offset, nbytes, read_only)
+        region = Region(name, window << REGION_BITS, ALIGNMENT + offset, nbytes, read_only)
         self._regions[window] = region
         return region
 
@@ -153,8 +153,13 @@ class Memory:
         self.upload(region.start, variable.data or bytes(variable.nbytes))
         return region.start
 
+    def window_bytes(self, number: int) -> int:
+        """Bytes from the window of an allocation, by `address >> REGION_BITS`, to its end."""
+        region = self._regions[number]
+        return region.offset + region.nbytes
+
     def _region_of(self, address: int, nbytes: int) -> Region:
-        region = self._regions.get(address >> _SPACING)
+        region = self._regions.get(address >> REGION_BITS)
         if region is None:
             raise failure(f"address 0x{address:x} is in no allocation", "memory")
         first = address - region.start
@@ -172,7 +177,7 @@ class Memory:
         Where they are spread over several regions: a list of (region, byte indices, positions).
         Errors through `fail`: out of bounds, misaligned.
         """
-        number = int(address[0]) >> _SPACING
+        number = int(address[0]) >> REGION_BITS
         region = self._regions.get(number)
         if region is not None:
             # Addresses below the start wrap around to huge offsets.
@@ -192,7 +197,7 @@ class Memory:
         self, address: Array, size: int, fail: Fail
     ) -> list[tuple[Region, Array, Array]]:
         out: list[tuple[Region, Array, Array]] = []
-        numbers = address >> np.uint64(_SPACING)
+        numbers = address >> np.uint64(REGION_BITS)
         for number in np.unique(numbers):
             positions = np.flatnonzero(numbers == number)
             region = self._regions.get(int(number))
@@ -272,7 +277,7 @@ class Memory:
         region.arena.store(at, unit, np.ascontiguousarray(data).reshape(-1, unit))
 
     def _rows(self, starts: Array, nbytes: int, fail: Fail) -> tuple[Region, Array]:
-        region = self._regions.get(int(starts[0]) >> _SPACING)
+        region = self._regions.get(int(starts[0]) >> REGION_BITS)
         first, last = int(starts.min()), int(starts.max()) + nbytes
         if region is None or first < region.start or last > region.start + region.nbytes:
             owner = "an allocation" if region is None else str(region)

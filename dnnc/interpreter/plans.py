@@ -18,6 +18,7 @@ from ..plan import bounds
 from ..plan.arguments import Environment, pack
 from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord, Variant
 from . import tensor_map
+from .global_races import Watch
 from .launch import launch
 from .memory import Memory
 from .parser import parse
@@ -44,6 +45,7 @@ def run_plan(
     seed: int = 0,
     module: Any = None,
     partial: Collection[int] = (),
+    watch_global: bool = False,
 ) -> dict[int, Array]:
     """The outputs of a plan, uid -> array of the logical dims in the tensor's type; also what its
     tensors of peers hold afterwards.
@@ -55,7 +57,7 @@ def run_plan(
     module: parsed PTX to run in place of the plan's own, for tests that change it.
     partial: uids of outputs of which some elements may be left as they were; those are zeros.
     Of others, an element that no kernel wrote is an error, as is anything that the interpreter
-    refuses.
+    refuses.  watch_global: whether global memory is watched for races, too.
     """
     program = _program(plan, target)
     given = {_record(plan, key).uid: value for key, value in inputs.items()}
@@ -66,11 +68,13 @@ def run_plan(
     if variant is None:
         raise DnncError(Status.NOT_SUPPORTED_SHAPE, f"no variant takes sizes {found}")
     machine.take(variant)
+    watch = Watch() if watch_global else None
     for step in variant.steps:
         if step.launch is not None:
-            machine.launch(step.launch, seed)
+            machine.launch(step.launch, seed, watch)
         elif step.memset is not None:
             machine.memset(step.memset)
+            watch = Watch() if watch_global else None
     return machine.outputs(partial)
 
 
@@ -202,7 +206,7 @@ class _Machine:
             about = (recipe, self._evaluate(recipe.offset), dims, strides)
             bounds.verify_map(launch, *about, self.rooms)
 
-    def launch(self, record: Launch, seed: int) -> None:
+    def launch(self, record: Launch, seed: int, watch: Watch | None) -> None:
         x, y, z = (self._evaluate(extent) for extent in record.grid)
         if 0 in (x, y, z):
             return
@@ -225,6 +229,8 @@ class _Machine:
             dynamic_smem_bytes=smem,
             seed=seed,
             resident_ctas=x * y * z if record.cooperative else None,
+            watch=watch,
+            programmatic=record.programmatic,
         )
 
     def outputs(self, partial: Collection[int]) -> dict[int, Array]:

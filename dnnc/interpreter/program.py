@@ -15,6 +15,7 @@ from . import opcodes
 from .decode import Control, Decoder, Run, Slot, Step
 from .failure import failure
 from .geometry import WARP
+from .global_races import ACQUIRES
 from .inline import Layout, lay_out
 from .order import Code, blocks_of, reorder, successors_of, targets
 from .ptx import Module
@@ -40,16 +41,19 @@ class Flow:
 class Needs:
     """The parts of a machine that a kernel uses.
 
-    codes: the register views.  granule: the narrowest access to shared memory.  copies: whether
-    there are asynchronous copies.  asynchronous: whether there is TMA, wgmma, an mbarrier or a
-    cluster barrier.  unwritten: registers that may be read before they are written.
+    codes: the register views.  granule: the narrowest access to shared memory, global_granule to
+    global memory.  copies: whether there are asynchronous copies.  asynchronous: whether there is
+    TMA, wgmma, an mbarrier or a cluster barrier.  unwritten: registers that may be read before
+    they are written.  acquires: whether a CTA may acquire what another released.
     """
 
     codes: frozenset[int]
     granule: int | None
+    global_granule: int
     copies: bool
     asynchronous: bool
     unwritten: tuple[Slot, ...]
+    acquires: bool
 
 
 @dataclass
@@ -146,9 +150,11 @@ def _build(module: Module, kernel: str) -> Program:
     needs = Needs(
         frozenset(decoder.codes),
         min(decoder.smem_widths, default=None),
+        min(decoder.gmem_widths, default=16),
         any(_is_copy(step.instruction.opcode) for step in steps),
         any(_is_asynchronous(step.instruction.opcode) for step in steps),
         _unwritten(steps, layout.code),
+        any(_acquires(step.instruction.opcode) for step in steps),
     )
     return Program(
         kernel,
@@ -172,6 +178,13 @@ def _is_asynchronous(opcode: tuple[str, ...]) -> bool:
     if opcode[0] in ("mbarrier", "wgmma", "mapa", "setmaxnreg"):
         return True
     return opcode[:2] == ("barrier", "cluster") or (opcode[0] == "cp" and "bulk" in opcode)
+
+
+def _acquires(opcode: tuple[str, ...]) -> bool:
+    """Whether it may take from global memory what another CTA released."""
+    if opcode[0] == "membar":
+        return True
+    return opcode[0] in ("ld", "atom", "fence") and not {*ACQUIRES}.isdisjoint(opcode)
 
 
 def _checks(steps: list[Step], fragile: set[int]) -> dict[int, Run]:

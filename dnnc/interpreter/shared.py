@@ -23,6 +23,7 @@ class SharedMemory:
     """`nbytes` bytes for each resident CTA, in one arena.
 
     granule: the kernel's narrowest access, None to leave races unwatched (one warp a CTA).
+    grid: warps that `GlobalRaces` has columns for in clocks, None where it does not watch.
     Addresses are those of the CTA's own window; `cta` tells whose, one for each address.
     """
 
@@ -34,15 +35,17 @@ class SharedMemory:
         granule: int | None,
         cluster: int = 1,
         asynchronous: bool = False,
+        grid: int | None = None,
     ):
         self.nbytes = nbytes
         self.stride = -(-nbytes // 64) * 64
         self.arena = Arena(ctas * self.stride)
         watched = granule is not None and warps * cluster > 1 and nbytes > 0
         self.races = None
-        if watched:
-            whole = ctas * self.stride
-            self.races = Races(ctas, warps, whole, granule or 1, cluster, asynchronous)
+        if watched or grid is not None:
+            # A granule that nobody uses keeps what is kept about the rest of memory small.
+            whole, granule = ctas * self.stride, granule or 64
+            self.races = Races(ctas, warps, whole, granule, cluster, asynchronous, grid)
 
     def locate(self, address: Array, size: int, cta: Array, fail: Fail) -> Array:
         """Byte indices in the arena.  Errors through `fail`: out of bounds, misaligned."""

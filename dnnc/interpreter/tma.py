@@ -163,10 +163,13 @@ class BulkCopies:
         self.proxy.require_fenced(index, CHUNK, fail)
         shared.refuse_in_flight(index, CHUNK, fail)
         if shared.races is not None:
-            writers = np.full(index.size, self.machine.lane_clock[lane])
-            shared.races.write(index, CHUNK, writers, fail)
+            row = int(self.machine.lane_clock[lane])
+            shared.races.copy(index, CHUNK, row, cta, fail)
         shared.arena.set_states(index, CHUNK, IN_FLIGHT)
         self._check_rows(rows, fail)
+        if self.machine.global_races is not None and (starts := _starts(rows)).size:
+            row = int(self.machine.lane_clock[lane])
+            self.machine.global_races.copy_from(starts, rows.high - rows.low, row, fail)
         self.machine.events += 1
         late = self._late(instruction)
         self.loads.append(Load(rows, index, cta, barrier, due(self.machine), rounds, late))
@@ -227,7 +230,8 @@ class BulkCopies:
         machine = self.machine
         races = machine.shared.races
         if races is not None:
-            races.read(index, CHUNK, np.full(index.size, machine.lane_clock[lane]), fail)
+            readers = np.full(index.size, machine.lane_clock[lane])
+            races.read(index, CHUNK, readers, fail, by_unit=True)
         self.proxy.require_fenced(index, CHUNK, fail)
         self.proxy.begin_read(index, CHUNK)
         data, states = machine.shared.arena.load(index, CHUNK, 0, CHUNK)
@@ -237,6 +241,9 @@ class BulkCopies:
             if np.count_nonzero(bad):
                 raise fail("is stored to global memory, but holds poison", 0)
         self._check_rows(rows, fail)
+        if machine.global_races is not None and (starts := _starts(rows)).size:
+            row, adds = int(machine.lane_clock[lane]), combine is not None
+            machine.global_races.copy_to(starts, rows.high - rows.low, row, fail, adds)
         late = self._late(instruction)
         made = Store(rows, index, cta, lane, data, due(self.machine), late, combine)
         self.groups.setdefault(lane, Groups()).open.append(made)
@@ -274,10 +281,19 @@ class BulkCopies:
         for store in [store for group in groups.committed[:count] for store in group]:
             if store.reading:
                 self._end_read(store)
-            if not only_read and not store.written:
-                self._write(store)
+            if not only_read:
+                self._finish(store)
         if not only_read:
             del groups.committed[:count]
+
+    def _finish(self, store: Store) -> None:
+        """Its thread has waited for all of a store."""
+        if not store.written:
+            self._write(store)
+        writes, rows = self.machine.global_races, store.rows
+        if writes is not None and (starts := _starts(rows)).size:
+            row = int(self.machine.lane_clock[store.lane])
+            writes.copied(starts, rows.high - rows.low, row)
 
     def _end_read(self, store: Store) -> None:
         store.reading = False
@@ -286,6 +302,13 @@ class BulkCopies:
         if races is not None:
             row = np.full(store.index.size, self.machine.lane_clock[store.lane])
             races.still_reading(store.index, CHUNK, row)
+
+
+def _starts(rows: Rows) -> Array:
+    """Addresses of the bytes that are copied, row by row; of those inside the tensor."""
+    if rows.high <= rows.low:
+        return rows.start[:0]
+    return rows.start[rows.inside] + rows.low
 
 
 # Boxes ------------------------------------------------------------------------------------

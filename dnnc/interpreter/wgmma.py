@@ -238,7 +238,8 @@ class Warpgroups:
         if races is None:
             return
         clocks = cta * races.warps + WARPS * group + np.arange(WARPS)
-        races.read(np.tile(chunks, WARPS), CHUNK, np.repeat(clocks, chunks.size), fail)
+        readers = np.repeat(clocks, chunks.size)
+        races.read(np.tile(chunks, WARPS), CHUNK, readers, fail, by_unit=True)
 
     def commit(self, row: int) -> None:
         self.warps[row].groups.append(self.warps[row].issued)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dnnc.interpreter import Memory, launch, parse
+from dnnc.interpreter.global_races import Watch
 from dnnc.interpreter.tensor_map import encode
 from dnnc.plan.plan import TensorMap
 
@@ -104,8 +105,10 @@ def run(
     seed: int = 0,
     smem: int = 16384,
     allow_poison: bool = False,
+    watch: Watch | None = None,
+    **launched: Any,
 ) -> list[Array]:
-    """As `lanes.run`; returns the buffers given as (count, dtype)."""
+    """As `lanes.run`; returns the buffers given as (count, dtype).  watch: of global memory."""
     memory = Memory()
     addresses: list[int] = []
     for buffer in buffers:
@@ -127,6 +130,8 @@ def run(
         memory=memory,
         seed=seed,
         step_limit=200_000,
+        watch=watch,
+        **launched,
     )
     return [
         memory.download(at, buffer[0] * np.dtype(buffer[1]).itemsize, allow_poison).view(buffer[1])

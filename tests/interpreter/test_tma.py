@@ -170,8 +170,18 @@ def test_loading_over_what_others_still_read_is_a_race(seed: int):
     fence.proxy.async.shared::cta;
     WRITTEN:
     """
-    arrive, sync = "bar.arrive 1, 64;", "bar.sync 1, 64;"
-    two_warps(sync, "", READ + arrive, seed, setup)
+    arrive, sync, fence = "bar.arrive 1, 64;", "bar.sync 1, 64;", "fence.proxy.async.shared::cta;"
+    two_warps(sync, "", READ + fence + arrive, seed, setup)
+    two_warps(sync + fence, "", READ + arrive, seed, setup)
+    for early in (
+        READ + arrive,
+        fence + READ + arrive,
+        READ + "fence.proxy.async.global;" + arrive,
+    ):
+        with pytest.raises(
+            InterpreterError, match=r"warp 1 read it with no fence.proxy.async since"
+        ):
+            two_warps(sync, "", early, seed, setup)
     with pytest.raises(InterpreterError, match=r"race|poison"):
         two_warps("", "", READ, seed, setup)
     with pytest.raises(InterpreterError, match=r"no fence.proxy.async since"):
@@ -179,7 +189,7 @@ def test_loading_over_what_others_still_read_is_a_race(seed: int):
             sync, "", READ + arrive, seed, setup.replace("fence.proxy.async.shared::cta;", "")
         )
     with pytest.raises(InterpreterError, match=r"race|poison"):
-        two_warps(sync, "", arrive + READ, seed, setup)
+        two_warps(sync, "", arrive + READ + fence, seed, setup)
 
 
 def test_wrong_transaction_bytes():

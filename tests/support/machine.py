@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dnnc.interpreter.plans import run_plan
@@ -23,7 +24,7 @@ class Machine:
     cut: float = 0.0
 
 
-INTERPRETER = Machine(run_plan, "sm_80")
+INTERPRETER = Machine(partial(run_plan, watch_global=True), "sm_80")
 _current = INTERPRETER
 
 

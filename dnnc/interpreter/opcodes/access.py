@@ -38,9 +38,17 @@ def take_hints(d: Decoder) -> None:
         pass
 
 
+def take_order(d: Decoder, order: str) -> str:
+    """The order between CTAs of an access, whose scope is used up: a narrow one gives none."""
+    scope = d.choose(("cta", "cluster", "gpu", "sys"))
+    return "relaxed" if order != "weak" and scope in ("cta", "cluster") else order
+
+
 def _access(d: Decoder) -> Access:
-    strong = d.choose(_ORDER, "weak") != "weak"
+    order = take_order(d, d.choose(_ORDER, "weak"))
     space = d.choose(SPACES, "generic").removesuffix("::cta")
+    if "nc" in d.opcode:
+        order = "nc"
     take_hints(d)
     has_policy = d.take("L2::cache_hint")
     count = LANES.get(d.choose(tuple(LANES)), 1)
@@ -58,7 +66,9 @@ def _access(d: Decoder) -> Access:
         raise d.error(f"an access of {size} bytes")
     if space in ("shared", "shared::cluster", "generic"):
         d.smem_widths.add(size)
-    return Access(d.instruction, space, of, count, size, strong)
+    if space in ("global", "generic"):
+        d.gmem_widths.add(size)
+    return Access(d.instruction, space, of, count, size, order)
 
 
 def _registers(d: Decoder, operand: Operand, access: Access) -> tuple[Operand, ...]:

@@ -16,7 +16,7 @@ from ..decode import OWN, Decoder, Run, Write, decodes
 from ..formats import BF16, F16, decode
 from ..memory import SHARED_WINDOW, WINDOW_SHIFT, Fail
 from ..ptxtypes import TYPES, Array, PtxType
-from .access import take_hints
+from .access import take_hints, take_order
 from .half import narrow
 from .spaces import Access, clock_rows, shared_index, thread_numbers
 
@@ -41,8 +41,7 @@ _LANES = {"v2": 2, "v4": 4, "v8": 8}
 @decodes("atom", "red")
 def atomic(d: Decoder) -> Run:
     """atom.op d, [a], b{, c}: d is the old value; red.op [a], b."""
-    d.choose(("relaxed", "acquire", "release", "acq_rel"))
-    d.choose(("cta", "cluster", "gpu", "sys"))
+    order = take_order(d, d.choose(("relaxed", "acquire", "release", "acq_rel"), "relaxed"))
     space = d.choose(("global", "shared", "shared::cta"), "generic").removesuffix("::cta")
     name = d.choose(("add", "min", "max", *_OPERATIONS))
     take_hints(d)
@@ -68,7 +67,9 @@ def atomic(d: Decoder) -> Run:
     update = _update(d, name, of, flushes=space == "global" and not noftz)
     d.poison, d.ends_segment = OWN, True
     size = of.width // 8
-    access = Access(d.instruction, space, viewed, 1, size, strong=True)
+    access = Access(d.instruction, space, viewed, 1, size, order)
+    if space in ("global", "generic"):
+        d.gmem_widths.add(size)
 
     def run(m: Machine) -> None:
         active = m.active()
@@ -185,4 +186,8 @@ def _find(
     for region, _, places in parts:
         if region.read_only:
             raise fail("is in constant memory", int(places[0]))
+    if m.global_races is not None:
+        m.global_races.update(
+            where.view(np.uint64), access.size, clock_rows(m, active), fail, access.order
+        )
     return [(region.arena, index, places) for region, index, places in parts]

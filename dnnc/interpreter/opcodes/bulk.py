@@ -117,8 +117,14 @@ def copy_tensor(d: Decoder) -> Run:
     rank = int(d.choose(tuple(f"{n}d" for n in range(1, 6)), "0d")[0])
     to = d.choose(("shared::cluster", "shared::cta", "global"))
     d.choose(("global", "shared::cta"))
-    d.smem_widths.add(CHUNK)
+    _add_widths(d)
     return _store_tensor(d, rank, None) if to == "global" else _load_tensor(d, rank, to)
+
+
+def _add_widths(d: Decoder) -> None:
+    """Notes a bulk copy's accesses; a box begins and ends at any element, mostly of two bytes."""
+    d.smem_widths.add(CHUNK)
+    d.gmem_widths.add(2)
 
 
 def _load_tensor(d: Decoder, rank: int, to: str) -> Run:
@@ -299,7 +305,7 @@ def reduce_tensor(d: Decoder) -> Run:
     d.take("shared::cta")
     if not d.take("add"):
         raise d.error("only .add is modelled")
-    d.smem_widths.add(CHUNK)
+    _add_widths(d)
     return _store_tensor(d, rank, _adding)
 
 
@@ -310,7 +316,7 @@ def _reduce_bytes(d: Decoder) -> Run:
     d.take("bulk_group")
     if not (d.take("add") and d.take("f32")):
         raise d.error("only .add.f32 is modelled of bytes")
-    d.smem_widths.add(CHUNK)
+    _add_widths(d)
     return _store_bytes(d, _adding_of(np.dtype(np.float32)))
 
 
@@ -338,7 +344,7 @@ def copy_bytes(d: Decoder) -> Run:
     d.take("bulk")
     to = d.choose(("shared::cluster", "shared::cta", "global"))
     source = d.choose(("global", "shared::cta"))
-    d.smem_widths.add(CHUNK)
+    _add_widths(d)
     if to == "global" and source == "shared::cta":
         return _store_bytes(d)
     if to != "global" and source == "global":

@@ -48,7 +48,8 @@ def copy_async(d: Decoder) -> Run:
     _, target = d.address(operands[0], "shared")
     _, source = d.address(operands[1], "global")
     wanted = _wanted(d, size)
-    access = Access(d.instruction, "shared", TYPES["b32"], size // 4, size, strong=False)
+    d.gmem_widths.add(4)
+    access = Access(d.instruction, "shared", TYPES["b32"], size // 4, size)
     d.poison, d.ends_segment = OWN, True
 
     instruction = d.instruction

@@ -1,7 +1,7 @@
 """Instructions that change nothing here: prefetches, fences, policies, waits for other grids.
 
-A fence orders what is ordered already, because every store is visible at once; a missing one
-goes unnoticed.  Those towards the asynchronous proxy do something, and stand in `mbarrier`.
+A fence orders what is ordered already, because every store is visible at once; a missing one shows
+where global memory is watched.  Those towards the asynchronous proxy stand in `mbarrier`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from ..decode import Decoder, Run, controls, decodes
 from ..ptxtypes import TYPES
+from .spaces import clock_rows
 
 if TYPE_CHECKING:
     from ..decode import Control
@@ -23,20 +24,41 @@ if TYPE_CHECKING:
     "prefetchu",
     "applypriority",
     "discard",
-    "griddepcontrol",
-    "membar",
-    "fence.sc",
-    "fence.acq_rel",
+    "griddepcontrol.launch_dependents",
     "fence.acquire",
     "fence.release",
     "fence.cta",
-    "fence.gpu",
-    "fence.sys",
     "pmevent",
 )
 def nothing(d: Decoder) -> Run:
     del d
     return lambda m: None
+
+
+@decodes("membar", "fence.sc", "fence.acq_rel", "fence.gpu", "fence.sys")
+def fence(d: Decoder) -> Run:
+    """Orders what is ordered already, but for the watch on global memory."""
+    if not {"gpu", "gl", "sys"}.intersection(d.opcode):
+        return lambda m: None
+    d.ends_segment = True
+
+    def run(m: Machine) -> None:
+        if m.global_races is not None:
+            m.global_races.fence(clock_rows(m, m.active()))
+
+    return run
+
+
+@decodes("griddepcontrol.wait")
+def wait_for_launches(d: Decoder) -> Run:
+    """The launches before have ended; they always have here, but for the watch on global memory."""
+    d.ends_segment = True
+
+    def run(m: Machine) -> None:
+        if m.global_races is not None:
+            m.global_races.wait_for_earlier(clock_rows(m, m.active()))
+
+    return run
 
 
 @decodes("createpolicy")

@@ -77,7 +77,7 @@ def _operands(d: Decoder, matrices: Operand, where: Operand) -> _Matrices:
     d.smem_widths.add(_ROW_BYTES)
     d.codes.add(_B32.code)
     d.poison, d.ends_segment = OWN, True
-    access = Access(d.instruction, space, _B32, 4, _ROW_BYTES, strong=False)
+    access = Access(d.instruction, space, _B32, 4, _ROW_BYTES)
     return _Matrices(count, transposed, items, access, read, base)
 
 

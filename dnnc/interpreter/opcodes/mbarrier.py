@@ -44,7 +44,7 @@ def shared_place(
     """A closure that gives (addresses in the cluster, byte indices in the arena, fail)."""
     space = space.removesuffix("::cta")
     kind, read = d.address(operand, space or "generic")
-    access = Access(d.instruction, kind, TYPES["b64"], 1, size, strong=False)
+    access = Access(d.instruction, kind, TYPES["b64"], 1, size)
 
     def place(m: Machine, active: Array | None) -> tuple[Array, Array, Fail]:
         where = m.at(read(m), active)
@@ -282,7 +282,7 @@ def fence_init(d: Decoder) -> Run:
 
 @decodes("fence.proxy")
 def fence_proxy(d: Decoder) -> Run:
-    """fence.proxy.async{.space}: ordinary writes are known to the asynchronous proxy."""
+    """fence.proxy.async{.space}: ordinary accesses are known to the asynchronous proxy."""
     d.take("proxy")
     if not d.take("async"):
         raise d.error("only the asynchronous proxy is modelled")
@@ -291,9 +291,13 @@ def fence_proxy(d: Decoder) -> Run:
     d.ends_segment = True
 
     def run(m: Machine) -> None:
-        if m.hopper is not None and space != "global":
-            lanes = thread_numbers(m, m.active())
+        if m.hopper is None:
+            return
+        lanes = thread_numbers(m, m.active())
+        if space != "global":
             m.hopper.proxy.fence(lanes)
             m.hopper.mbarriers.fence(lanes)
+        if m.shared.races is not None:
+            m.shared.races.fence_proxy(m.lane_clock[lanes], space)
 
     return run

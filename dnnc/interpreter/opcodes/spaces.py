@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Access:
     """The elements that a load or store moves: `count` of type `of`, `size` bytes in all.
 
-    strong: relaxed, volatile and the like, which do not race with each other.
+    order: "weak", or that of accesses which do not race with each other, like "relaxed"; "nc" is
+    weak, and of memory that nobody writes meanwhile.
     """
 
     instruction: Instruction
@@ -31,7 +32,11 @@ class Access:
     of: PtxType
     count: int
     size: int
-    strong: bool
+    order: str = "weak"
+
+    @property
+    def strong(self) -> bool:
+        return self.order not in ("weak", "nc")
 
 
 # Addresses [k] (int64) of the active lanes (positions in the gang, None: all).
@@ -67,7 +72,10 @@ def _fetch_global(
 ) -> tuple[Array, Array | None]:
     fail = m.failing(access.instruction, where, active)
     address = where.view(np.uint64)
-    return m.memory.load(address, access.size, access.of.code, access.count, fail)
+    found = m.memory.load(address, access.size, access.of.code, access.count, fail)
+    if m.global_races is not None:
+        m.global_races.read(address, access.size, clock_rows(m, active), fail, access.order)
+    return found
 
 
 def _fetch_shared(
@@ -140,7 +148,10 @@ def _put_global(
     fail = m.failing(access.instruction, where, active)
     if states is not None:
         raise fail("in global memory gets a poisoned value", int(states.any(axis=1).argmax()))
-    m.memory.store(where.view(np.uint64), access.size, values, fail, access.strong)
+    address = where.view(np.uint64)
+    m.memory.store(address, access.size, values, fail, access.strong)
+    if m.global_races is not None:
+        m.global_races.write(address, access.size, clock_rows(m, active), fail, access.order)
 
 
 def _put_shared(
