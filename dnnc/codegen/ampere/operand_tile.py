@@ -120,9 +120,19 @@ class OperandTile:
 
     def _place(self, row: Any, k: Any) -> Any:
         """Byte offset of an element of the tile that starts a chunk or lies inside one."""
-        outer, inner = (row, k) if self.k_contiguous else (k, row)
+        outer, inner = (row, k) if self.k_contiguous else (self._line_of(k), row)
         start = self.shape.offset(outer, inner // self.chunk)
         return start + inner % self.chunk * self.bytes
+
+    def _line_of(self, k: Any) -> Any:
+        """The line of the tile that holds a number of k.
+
+        Of bytes `ldmatrix` hands a lane two neighbouring lines, and two that are eight further on:
+        these have four neighbours, so that words are as those of an operand with k contiguous.
+        """
+        if not self.is_paired:
+            return k
+        return (k & -16) + ((k & 2) << 2) + ((k & 12) >> 1) + (k & 1)
 
     def put(self, values: Sequence[Any], slot: Any) -> None:
         """Stores fetched fragments into the tile at `slot`."""
@@ -181,8 +191,7 @@ class OperandTile:
     def _paired_fragments(
         self, slot: Any, first: Any, count: int, step: Any, lane: Any
     ) -> list[list[Any]]:
-        """Registers of bytes stored [k][row]: matrices of 8 of k and 16 rows.  In which order an
-        instruction's k goes does not matter, so that A and B have to agree in it."""
+        """Registers of bytes stored [k][row], see `_line_of`: matrices of 8 of k and 16 rows."""
         found: list[list[Any]] = []
         for i in range(count if self.side.is_a else count // 2):
             offset = self.shape.offset(lane + step * mma.K_BYTES, first // self.chunk + i)

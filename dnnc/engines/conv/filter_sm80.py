@@ -4,8 +4,8 @@
     B  [taps * C, output channels]   W [K, C / groups, taps], a matrix where its layout nests
 
 A gradient's filter [C, K / groups, taps] has its output channels together where forward it has its
-channels last.  Of 16 bits it is copied so, a row of the tile for each number of k, and `ldmatrix`
-transposes it; of other types output channels are loaded together, and stored apart.
+channels last.  Of 8 and 16 bits it is copied so, a row of the tile for each number of k, and
+`ldmatrix` transposes it; of f32 output channels are loaded together, and stored apart.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from ..views.reads import layout_model
 from .pattern import GROUP, ConvShape
 from .tiles_sm80 import CHANNEL, Depth, Phase, plan_of
 
+_TURNED_BITS = (8, 16)  # of elements that `ldmatrix` transposes
+
 
 def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any]:
     """How W comes: see `OperandTile`."""
@@ -40,7 +42,7 @@ def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any
     model = layout_model(fusion, w)
     if model is None or not is_unit(model, shape.filter_axes[0]):
         return plan_of(0, "elements")
-    is_turned = w.type.bits == 16
+    is_turned = w.type.bits in _TURNED_BITS
     access = turned_bytes(w, shape) if is_stored else 0
     plan = plan_of(access, "elements")
     return {**plan, "k_contiguous": not is_turned, "loads_along_k": False}
@@ -55,7 +57,7 @@ def matrix_bytes(w: Tensor, shape: ConvShape, depth: Depth) -> int:
 def turned_bytes(w: Tensor, shape: ConvShape) -> int:
     """The widest copy of output channels that `ldmatrix` transposes; 0: there is none."""
     out, _ = shape.filter_axes
-    return access_bytes(w, out) if w.type.bits == 16 and is_unit(w, out) else 0
+    return access_bytes(w, out) if w.type.bits in _TURNED_BITS and is_unit(w, out) else 0
 
 
 def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:

@@ -42,6 +42,35 @@ def test_types(io, compute, made):
     run(g, slack=4.0, knobs=knobs)
 
 
+# X, W, parameters.
+BYTES = {
+    "3x3": ([2, 64, 5, 6], [64, 64, 3, 3], around(1)),
+    "groups, strided": ([2, 48, 7, 6], [64, 24, 3, 2], around(1, 2)),
+    "one tap, strided": ([1, 80, 6, 6], [32, 80, 1, 1], around(0, 2)),
+    "3D, turned": (
+        [1, 16, 4, 5, 6], [16, 16, 2, 2, 2],
+        around(1, spatial=3, convolution_mode="CONVOLUTION"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.in_turn
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("name", BYTES)
+def test_a_filter_of_bytes_is_transposed_by_ldmatrix(name):
+    """Copied as it lies, beside pixels whose words have four neighbours of k."""
+    g = new_graph(dtypes.i8, compute_data_type="i32")
+    dgrad(g, *BYTES[name]).set_output().set_data_type("i32")
+    inputs = {
+        t.uid: np.random.default_rng(t.uid).integers(-128, 128, [n.constant for n in t.shape])
+        for t in g.graph.finalize().inputs
+    }
+    ptx = ptx_of(run(g, inputs=inputs, knobs={**SMALL, "TILEK": 64}))
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx
+    assert "st.shared.b8" not in ptx
+
+
 @pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("x", [[2, 3, 6, 7], [2, 14, 3, 3]], ids=str)
