@@ -15,8 +15,18 @@ def arguments_of(g, arguments):
     return arguments(g) if callable(arguments) else dict(arguments or {})
 
 
-def gradient(arguments=None, io=dtypes.f32, **dims):
-    """A graph of one sdpa_backward; arguments: a function of the graph, or a dict of them."""
+def in_order(tensor, order):
+    """Sets packed strides of a tensor; order: its axes, the outermost first."""
+    dims, strides, step = tensor.get_dim(), [0] * len(order), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= dims[axis]
+    tensor.set_stride(strides)
+
+
+def gradient(arguments=None, io=dtypes.f32, layouts=None, **dims):
+    """A graph of one sdpa_backward; arguments: a function of the graph, or a dict of them.
+    layouts: orders of the axes of q, k, v, o, do, dq, dk and dv, by these names."""
 
     def build():
         g = new_graph(io)
@@ -26,13 +36,20 @@ def gradient(arguments=None, io=dtypes.f32, **dims):
         stats = g.tensor([batch, heads, rows, 1], data_type=dtypes.f32, name="stats")
         given = arguments_of(g, arguments)
         made = g.sdpa_backward(q, k, v, o, do, stats, **given, name="back")
+        named = dict(zip(("q", "k", "v", "o", "do"), (q, k, v, o, do), strict=True))
+        named |= {
+            f"d{x}": result.set_dim(named[x].get_dim())
+            for x, result in zip("qkv", made, strict=True)
+        }
+        for name, order in (layouts or {}).items():
+            in_order(named[name], order)
         return finish(g, *made, *(given.get(name) for name in OWN))
 
     return build
 
 
-def forward(arguments=None, **dims):
-    """A builder of the forward call with the same arguments, in f32."""
+def forward(arguments=None, layouts=None, **dims):
+    """A builder of the forward call with the same arguments, in f32, all packed."""
 
     def build():
         g = new_graph()

@@ -207,6 +207,34 @@ class GradientRegion:
         made = self.region.parts.get("stored", ())
         return [(op.results[0], self.region.arguments[extracts(op)[0]]) for op in made]
 
+    @cached_property
+    def reads_scores(self) -> bool:
+        """Whether the work on scores reads tensors of several queries or keys."""
+        ends = {self.delta.results[0], *(call.results[0] for call in self._first)}
+        if self.has_scores:
+            ends.add(self.base)
+        pending, seen = [self.weights, self.gradients], set[Any]()
+        while pending:
+            value = pending.pop()
+            if value in seen or value in ends:
+                continue
+            seen.add(value)
+            if value in self.region.arguments:
+                if any(size.constant != 1 for size in self.region.dims_of(value)[-2:]):
+                    return True
+            elif value.owner.name == "linalg.generic":
+                pending += read_by(value.owner)
+        return False
+
+    @property
+    def _first(self) -> list[Any]:
+        return [self.call_s, self.call_p] if self.has_scores else [self.call_p]
+
+    @property
+    def drawn(self) -> list[Any]:
+        """Tensors of the scores' dims whose elements are drawn, zeros and ones."""
+        return [op.results[0] for op in self.region.parts.get("drawn", ())]
+
     @property
     def weights(self) -> Any:
         """P as dV's product takes it, [B, Hq, Sq, Skv]; without scores [B, Hq, Skv, Sq]."""
@@ -283,6 +311,36 @@ class GradientRegion:
             if self.cap is not None and (factor := _times_slope(operation, self.cap.inner)):
                 found.append((operation.results[0], factor))
         return found
+
+    @cached_property
+    def carried(self) -> Any:
+        """The tensor that scores are made of, and gradients of functions of scores, too, as near
+        to the scores as there is one; None: gradients are made of exponentials alone."""
+        masks = self.score_masks
+        if masks is None or self.is_fp8 or not self._has_slopes:
+            return None
+        ends = {masks.inner, *(() if self.scaled is None else self.scaled[:2])}
+        found = self.call_s.results[0]
+        while found not in ends:
+            readers = [op for op in self.region.generics() if found in read_by(op)]
+            results = {op.results[0] for op in readers}
+            if self.cap is not None and found == self.cap.inner:
+                slopes = {value for value, _ in self.slopes}
+                return self.cap.value if results - slopes == {self.cap.value} else found
+            if len(readers) != 1 or self.region.dims_of(readers[0].results[0]) != self.dims:
+                break
+            found = readers[0].results[0]
+        return found
+
+    @property
+    def _has_slopes(self) -> bool:
+        """Whether anything but the exponentials is made of the first product."""
+        made = {self.call_s.results[0]}
+        for op in self.region.generics():
+            if op != self.exponential and not made.isdisjoint(read_by(op)):
+                made.add(op.results[0])
+        (exponent, *_) = inputs_of(self.exponential)
+        return not all(leads_to(value, exponent) for value in made)
 
     # ---- masks
 

@@ -354,7 +354,9 @@ def _within_rows(name: str, a: Index, b: Index, width: int) -> Index | None:
     if a.divisor % width == 0 and b.divisor % width == 0:
         if name == "arith.divui":
             return Index.of(ops.div(a.base, b.base))
-        return Index(ops.rem(a.base, b.base), 1, gcd(a.divisor, b.divisor))
+        starts_at_one = isinstance(b.base, int) and a.divisor % b.base == 0
+        start = 0 if starts_at_one else ops.rem(a.base, b.base)
+        return Index(start, 1, gcd(a.divisor, b.divisor))
     if isinstance(b.base, int) and a.divisor % b.base == 0:
         start = ops.div(a.base, b.base)
         if name == "arith.divui":

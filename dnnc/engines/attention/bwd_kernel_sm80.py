@@ -224,7 +224,7 @@ class PassEmitter:
         products = self._products(at_second) if t.has_products else []
         self.walk.met = now.met
         weights, gradients = self.walk.words(
-            scores, e, products, *place, is_masked=is_masked, fetched=fetched
+            e, products, *place, is_masked=is_masked, fetched=fetched
         )
         made = {
             "dv": (self.vo, weights, second, at_second),

@@ -350,16 +350,12 @@ class GradientEmitter:
         wgmma.set_registers(t.registers[1], grows=True)
         self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         self.begin_walk(self.own)
-        self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
-        address = self.address
-        again = self._describe_again if self.schedule.lists is not None else lambda: None
         dk, dv = zeros[: t.depth // 2], zeros[t.depth // 2 :]
         start = Sums(Cursor(), dk, dv, self.no_magnitudes)
-        end = self.schedule.each_run(self.tile, start, self._step, again)
-        self.address = address  # the one that is known outside loops over heads
+        end = self.schedule.each_run(self.tile, start, self._step)
         self.meet_magnitudes(end.met)
         tile = self.found_tile()
         if self.buffers.kept:
@@ -402,11 +398,13 @@ class GradientEmitter:
             return self.tile
         return self.schedule.place(ops.opaque(self._number()))
 
-    def _describe_again(self) -> None:
-        """Computes places anew for a run of blocks: what those of the run before need registers for
-        would spill them."""
-        self.address = ops.opaque(smem.address(self.base))
+    def describe_here(self) -> None:
+        """Finds descriptors and places of a step.  Those of all steps would be kept in registers
+        around the loop; of a step, uniform instructions make them."""
+        known = self.address, self.thread
+        self.address, self.thread = map(ops.opaque, known)
         self._describe()
+        self.address, self.thread = known
 
     def _describe(self) -> None:
         """The descriptors of operands in shared memory, and the thread's places there."""
@@ -449,11 +447,11 @@ class GradientEmitter:
     def weigh(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Weighed:
         """Waits for a block of queries, and makes P and dS of it."""
         t, tile, cursor = self.tiling, self.tile, now.cursor
-        if self.schedule.lists is not None and is_masked:
-            # Few blocks are masked: what their masks read is found in each of them anew.
-            tile, head = self.schedule.found_here(tile, head)
-        self.walk.met = now.met
+        self.describe_here()
         row = block * t.queries
+        if is_masked or self.walk.reads_scores:
+            tile, head, row = self.schedule.found_here(tile, head, row)
+        self.walk.met = now.met
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (self.in_ring(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
 
@@ -461,13 +459,15 @@ class GradientEmitter:
         scores = self.of_rows(self.qk, self.k_own, self.q_rows + q, t.depth, t.queries)
         self.do.wait_full(cursor)
         products = self.of_rows(self.vo, self.v_own, self.do_rows + do, t.width, t.queries)
+        fetched = self.walk.fetch(tile, head, row)
         (scores,) = wgmma.wait_for([scores], 1)
         sums = wgmma.unpacked(scores)
         e = self.walk.exponentials(sums, tile, head, row, rows, is_masked=is_masked)
         (products,) = wgmma.wait_for([products])
         weights, gradients = self.walk.words(
-            sums, e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked
-        )
+            e, wgmma.unpacked(products), tile, head, row, rows, is_masked=is_masked,
+            fetched=fetched,
+        )  # fmt: skip
         return Weighed(head, row, q, do, scores, products, weights, gradients)
 
     def in_ring(self, stage: Any, bytes_: int) -> Any:

@@ -99,15 +99,11 @@ class LongGradientEmitter(GradientEmitter):
         t = self.tiling
         self._begin_role()
         self.begin_walk(0)
-        self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
-        address = self.address
-        again = self._describe_again if self.schedule.lists is not None else lambda: None
         start = ValueSums(Cursor(), zeros, self.no_magnitudes)
-        end = self.schedule.each_run(self.tile, start, self._value_step, again)
-        self.address = address  # the one that is known outside loops over heads
+        end = self.schedule.each_run(self.tile, start, self._value_step)
         self.meet_magnitudes(end.met)
         self._leave("dv", end.dv, t.v_offset)
 
@@ -119,11 +115,11 @@ class LongGradientEmitter(GradientEmitter):
         self, head: QueryTile, block: Any, now: ValueSums, is_masked: bool
     ) -> ValueSums:
         t, tile, cursor = self.tiling, self.tile, now.cursor
-        if self.schedule.lists is not None and is_masked:
-            # Few blocks are masked: what their masks read is found in each of them anew.
-            tile, head = self.schedule.found_here(tile, head)
-        self.walk.met = now.met
+        self.describe_here()
         row = block * t.queries
+        if is_masked or self.walk.reads_scores:
+            tile, head, row = self.schedule.found_here(tile, head, row)
+        self.walk.met = now.met
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
         q, do, do_turned = self.q_rows + q, self.do_rows + do, self.do_turned_ + do
@@ -137,12 +133,13 @@ class LongGradientEmitter(GradientEmitter):
             if query == 0:
                 self.do.wait_full(cursor)
             products = self.of_rows(self.vo, v, wgmma.moved(do, first), t.width, t.at_once)
+            fetched = self.walk.fetch(tile, head, row + query)
             (scores,) = wgmma.wait_for([scores], 1)
             sums, at = wgmma.unpacked(scores), (tile, head, row + query, rows + query * 4)
             e = self.walk.exponentials(sums, *at, is_masked=is_masked)
             (products,) = wgmma.wait_for([products])
             weights, gradients = self.walk.words(
-                sums, e, wgmma.unpacked(products), *at, is_masked=is_masked
+                e, wgmma.unpacked(products), *at, is_masked=is_masked, fetched=fetched
             )
             self.put_gradients(gradients, cursor.stage, query)
             if query + t.at_once == t.queries:

@@ -106,7 +106,7 @@ class QueryWalk(GradientWalk):
                 place = 4 * j + 2 * half
                 self.hands["products"].current = ops.from_elements(list(products[place:][:2]))
                 at = self._at(head, tile, row, j, half, is_cut=is_cut)
-                self.know_stored(walk, fetched, at, j, half)
+                self.know_fetched(walk, fetched, at, j, half)
                 pair = walk.value(value, at, 2)
                 if inside is not None:
                     pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result

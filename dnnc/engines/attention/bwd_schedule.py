@@ -289,13 +289,17 @@ class GradientSchedule:
         shared = tile.entry * self.kernel.size(self.key_heads) + tile.head
         return shared * self.tiling.parts + tile.part
 
-    def found_here(self, tile: KeyTile, head: QueryTile) -> tuple[KeyTile, QueryTile]:
-        """Both, such that what is made of them is not kept in registers around a loop."""
+    def found_here(
+        self, tile: KeyTile, head: QueryTile, row: Any
+    ) -> tuple[KeyTile, QueryTile, Any]:
+        """A step's places, such that addresses of scores are not kept in registers around a
+        loop."""
         at = {
             axis: Index.of(ops.opaque(ops.value_of(i.index().base)))
             for axis, i in head.batch.items()
         }
-        return replace(tile, key=ops.opaque(ops.value_of(tile.key))), replace(head, batch=at)
+        key = ops.opaque(ops.value_of(tile.key))
+        return replace(tile, key=key), replace(head, batch=at), ops.opaque(ops.value_of(row))
 
     def own_head(self, tile: KeyTile, head: QueryTile) -> Any:
         """A query head's number among those of the tile."""
@@ -337,17 +341,14 @@ class GradientSchedule:
             tile, start, step, lambda tile, blocks: [(blocks.first, blocks.end, True)], begin
         )
 
-    def each_run(self, tile: KeyTile, start: Any, step: Step, begin_run: Callable[[], None]) -> Any:
-        """Walks the steps of a tile, those that look at masks apart from those that need not.
-
-        begin_run: called before each run of such.
-        """
-        return self._each_head(tile, start, step, self.runs, lambda head: None, begin_run)
+    def each_run(self, tile: KeyTile, start: Any, step: Step) -> Any:
+        """Walks the steps of a tile, those that look at masks apart from those that need not."""
+        return self._each_head(tile, start, step, self.runs, lambda head: None)
 
     def _each_head(
         self, tile: KeyTile, start: Any, step: Step,
         runs: Callable[[KeyTile, QueryBlocks], list[tuple[Any, Any, bool]]],
-        begin: Callable[[QueryTile], None], begin_run: Callable[[], None] = lambda: None,
+        begin: Callable[[QueryTile], None],
     ) -> Any:  # fmt: skip
         heads = self.tile_heads
 
@@ -358,7 +359,6 @@ class GradientSchedule:
                 parts = self.lists.runs(self, tile, head)
             begin(head)
             for first, end, is_masked in parts:
-                begin_run()
                 now = self._run(tile, head, (first, end), now, step, is_masked)
             return now
 
@@ -367,7 +367,8 @@ class GradientSchedule:
 
         @loop(0, heads, state=start)
         def after_all(own: Any, now: Any) -> Any:
-            return of_heads(self.query_head(tile, own), now)
+            # Else what is made of the number is counted on beside it, in registers of its own.
+            return of_heads(self.query_head(tile, ops.opaque(own)), now)
 
         return after_all
 

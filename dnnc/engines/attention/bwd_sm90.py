@@ -31,6 +31,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.totals.turn_order import TurnOrder
 from ...dialect.fusion import Fusion
+from ...dialect.ops import RaggedStore
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
@@ -51,7 +52,7 @@ from .bwd_ahead import Ahead
 from .bwd_before import BeforeEmitter
 from .bwd_finish import is_moved
 from .bwd_kernel_sm90 import Buffers, GradientEmitter
-from .bwd_lists import BlockLists, differs_by_head
+from .bwd_lists import BlockLists, differs_by_head, sparsity_of
 from .bwd_long_sm90 import LongGradientEmitter
 from .bwd_narrow_sm90 import NarrowGradientEmitter
 from .bwd_packed_tiles import PackedTiles
@@ -114,8 +115,8 @@ class SdpaBwdSm90Engine(Engine):
     support: tuple[str, ...] = (
         "sm_90a: the gradient of attention, as `sdpa_backward` or written in its five products; Q, "
         "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 256, "
-        "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
-        "contiguous elements of a head",
+        "multiples of 8; heads of Q may share those of K and V; any strides, of packed rows "
+        "multiples of 16 bytes with contiguous elements of a head",
         "Q, K, V and dO of fp8, as `sdpa_fp8_backward` or in its steps: each of either type, and "
         "so P and dS; results of 8 or 16 bits, of any strides, the amax of each and of dS; "
         "with D and Dv up to 128 multiplied as they are, else widened in the workspace",
@@ -140,9 +141,7 @@ class SdpaBwdSm90Engine(Engine):
             reasons.append(pattern_reason("packed rows of fp8", "[B, H, S, D], rows in place"))
         reasons += type_reasons(found, takes_fp8=True)
         reasons += shape_reasons(found, _MOST_ELEMENTS)
-        # The kernels before and after the main one take operands and results of fp8 as they lie.
-        if not reasons and not found.is_fp8:
-            reasons += _layout_reasons(found)
+        reasons += _layout_reasons(found, fusion)
         return tuple(reasons)
 
     # ---- knobs
@@ -235,9 +234,11 @@ class SdpaBwdSm90Engine(Engine):
             and (is_longest_first or is_ordered)
             and not differs_by_head(parts)
         )
+        plain = _tiling(choice, depth, width, is_fp8=parts.is_fp8)
         return _tiling(
             choice, depth, width, is_longest_first=is_longest_first,
             cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
+            is_listed=sparsity_of(parts, plain.queries, plain.keys).is_any,
             joins_heads=joins_heads,
             descends=joins_heads or (is_ordered and parts.has_masks), is_fp8=parts.is_fp8,
         ).plain()  # fmt: skip
@@ -319,16 +320,17 @@ _EMITTERS = {
 # ---- clauses
 
 
-def _layout_reasons(found: Gradient) -> list[Reason]:
+def _layout_reasons(found: Gradient, fusion: Fusion) -> list[Reason]:
+    """Of packed rows; others are copied, and results stored, by any strides."""
     supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
+    packed = [(name, x.tensor, axes) for name, x, axes in operands(found) if x.load is not None]
+    for name, tensor in results(found):
+        if isinstance(fusion.producers[tensor], RaggedStore):
+            packed.append((name, tensor, (tensor.rank - 1, tensor.rank - 2)))
     reasons = []
-    named: list[tuple[str, Any, tuple[int, int]]] = [
-        (name, operand.tensor, axes) for name, operand, axes in operands(found)
-    ]
-    named += [(name, tensor, (tensor.rank - 1, tensor.rank - 2)) for name, tensor in results(found)]
-    for name, tensor, axes in named:
+    for name, tensor, axes in packed:
         if (what := tma.refusal(tensor, axes)) is not None:
-            reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+            reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"packed {name}", what, supported))
     return reasons
 
 
@@ -337,7 +339,8 @@ def _layout_reasons(found: Gradient) -> list[Reason]:
 
 def _tiling(
     choice: _Choice, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
-    joins_heads: bool = False, descends: bool = False, is_fp8: bool = False,
+    joins_heads: bool = False, descends: bool = False, is_listed: bool = False,
+    is_fp8: bool = False,
 ) -> GradientTiling:  # fmt: skip
     queries, of_long = choice.queries, {}
     form = GradientTiling.form_of(depth, width, is_fp8=is_fp8)
@@ -347,7 +350,7 @@ def _tiling(
         "queries": queries, "depth": depth, "width": width,
         "is_longest_first": is_longest_first, "cuts": cuts, "parts": choice.parts,
         "joins_heads": joins_heads, "is_ordered": not choice.in_any_order,
-        "descends": descends, "form": form, **of_long,
+        "descends": descends, "is_listed": is_listed, "form": form, **of_long,
     })  # fmt: skip
 
 

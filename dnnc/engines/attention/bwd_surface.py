@@ -8,6 +8,7 @@ from ... import dtypes
 from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
+from ...dialect.ops import Rng
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
@@ -18,6 +19,7 @@ from .operands import Operand
 
 TYPES = (dtypes.f16, dtypes.bf16)
 FP8 = (dtypes.f8e4m3, dtypes.f8e5m2)
+_DRAWN_TYPES = (*TYPES, dtypes.f32)
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
 
 
@@ -25,7 +27,16 @@ def prepared(fusion: Fusion) -> Prepared:
     """The fusion with the names that kernels know its operations by."""
     found = gradient_of(fusion)
     parts: dict[str, Sequence[Op]] = {name: [op] for name, op in found.parts.items()}
-    return Prepared(fusion, parts=parts | {"largest": found.largest, "stored": found.stored})
+    parts |= {"largest": found.largest, "stored": found.stored, "drawn": _drawn(found, fusion)}
+    return Prepared(fusion, parts=parts)
+
+
+def _drawn(found: Gradient, fusion: Fusion) -> list[Rng]:
+    """Operations that draw zeros and ones, a float for each score."""
+    if found.scores is None:
+        return []
+    ops = [op for op in fusion.ops if isinstance(op, Rng) and op.distribution == "BERNOULLI"]
+    return [op for op in ops if op.y.shape == found.score.shape and op.y.type in _DRAWN_TYPES]
 
 
 def type_reasons(

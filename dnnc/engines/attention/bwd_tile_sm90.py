@@ -13,6 +13,7 @@ from ...codegen.hopper.pipeline import Pipeline
 CONSUMERS = 2  # warpgroups that multiply
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
 _CUTTING = (40, 232)  # where the producer cuts rows at lengths
+_LISTED = (40, 232)  # where lists say which blocks there are
 _LONG_CUTTING = (56, 224)  # more panels to load
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
@@ -34,7 +35,8 @@ class GradientTiling:
     queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.
     descends: a tile goes from its last block of queries to its first, so that all of a causal mask
     begin together, and the first keys, which come first, are the first to add to dQ: none waits
-    long for its turn.  form: see `GradientTiling.of`.
+    long for its turn.  is_listed: whether lists say which blocks of queries a tile needs.  form:
+    see `GradientTiling.of`.
     """
 
     queries: int
@@ -46,6 +48,7 @@ class GradientTiling:
     joins_heads: bool = False
     is_ordered: bool = False
     descends: bool = False
+    is_listed: bool = False
     form: str = ""
 
     @staticmethod
@@ -96,7 +99,13 @@ class GradientTiling:
 
     @property
     def registers(self) -> tuple[int, int]:
-        return _CUTTING if self.cuts else _REGISTERS
+        return self._of_producer(_CUTTING)
+
+    def _of_producer(self, cutting: tuple[int, int]) -> tuple[int, int]:
+        """Registers by what the producer does; cutting: where it cuts rows at lengths."""
+        if self.cuts:
+            return cutting
+        return _LISTED if self.is_listed else _REGISTERS
 
     @property
     def sums(self) -> int:
@@ -332,7 +341,7 @@ class LongTiling(GradientTiling):
 
     @property
     def registers(self) -> tuple[int, int]:
-        return _LONG_CUTTING if self.cuts else _REGISTERS
+        return self._of_producer(_LONG_CUTTING)
 
     @property
     def sums(self) -> int:

@@ -45,7 +45,8 @@ class WriterTurns:
 
     @property
     def flag(self) -> Any:
-        return self.tile.number * self.writers + self.writer
+        # Found where it is used: what is made of it would take registers around the loop.
+        return ops.opaque(ops.value_of(self.tile.number)) * self.writers + self.writer
 
     def wait(self, step: Any, seen: Any) -> Any:
         """Waits until the tile before has left all steps up to this number behind; by one thread.

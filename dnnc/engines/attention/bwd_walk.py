@@ -39,6 +39,7 @@ from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
 from ...dtypes import DType
 from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
+from .bwd_drawn import DrawnMask
 from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_stored import StoredWeights
 from .scale import number_value, times_log2e
@@ -103,7 +104,8 @@ class GradientWalk:
         self.p, self.ds = _unrounded(parts.weights), _unrounded(parts.gradients)
         self.rounded = tuple(map(_fp8_of, (parts.weights, parts.gradients)))
         self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
-        self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
+        names = ("sums", "carried", "exponential", "products", "core")
+        self.hands = {name: Hand() for name in names}
         leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
         if parts.is_fp8:
             leaves |= self._numbers(leaves)
@@ -117,14 +119,28 @@ class GradientWalk:
         for value, inner, _ in parts.gradient_scales:
             leaves[value] = Forward(inner)
         self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
-        self.capped: dict[tuple[int, int], Any] = {}  # tanh of scores, by their place
         of_keys = self.pair_axis != _ALONG
-        self.stored = StoredWeights.all_of(self.kernel, parts, self.schedule, of_keys=of_keys)
+        self.ahead: list[StoredWeights | DrawnMask] = [
+            *StoredWeights.all_of(self.kernel, parts, self.schedule, of_keys=of_keys)
+        ]
+        if of_keys:
+            self.ahead += DrawnMask.all_of(self.kernel, parts, self.schedule, self.own)
+
+    @property
+    def reads_scores(self) -> bool:
+        """Whether blocks that nothing hides have elements in memory, or drawn ones."""
+        return bool(self.ahead or self.kept or self.parts.reads_scores)
 
     def _take_scores(self, leaves: dict[Any, Any], masked: Masks) -> None:
-        """Makes the walks of scores, whose exponentials and sums become leaves of the others."""
+        """Makes the walks of scores, whose exponentials, and what else is carried, become leaves
+        of the others."""
         parts = self.parts
-        scores = {**leaves, parts.call_s.results[0]: self.hands["sums"]}
+        sums = {parts.call_s.results[0]: self.hands["sums"]}
+        scores = {**leaves, **sums}
+        if parts.carried is not None:
+            self.carried_walk = Walk(self.kernel, scores, parts.region.symbols, contracts=True)
+            scores = {**leaves, parts.carried: self.hands["carried"]}
+            leaves[parts.carried] = self.hands["carried"]
         self.factor, self.of_weights = self._factors(leaves, masked)
         if parts.scaled is not None:
             scores[parts.scaled[0]] = Forward(parts.scaled[1])
@@ -133,10 +149,7 @@ class GradientWalk:
             scores[value] = self.hands["sums"]
         hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
         self.score_walks = _Walks(self.kernel, parts, scores, hidden)
-        leaves |= {
-            parts.exponential.results[0]: self.hands["exponential"],
-            parts.call_s.results[0]: self.hands["sums"],
-        }
+        leaves[parts.exponential.results[0]] = self.hands["exponential"]
 
     def _numbers(self, leaves: dict[Any, Any]) -> dict[Any, Any]:
         """The tensors of one f32, loaded ahead of the loop, as leaves."""
@@ -222,98 +235,111 @@ class GradientWalk:
         self, sums: Sequence[Any], tile: KeyTile, head: QueryTile, row: Any, rows: Any, *,
         is_masked: bool,
     ) -> list[Any]:  # fmt: skip
-        """E, f32, of the first product's sums."""
+        """E, f32, of the first product's sums.
+
+        Where gradients are made of scores, too, it is what both are made of, and the second part
+        makes E: as many registers are in use between the parts.
+        """
+        carried, cap = self.parts.carried, self.parts.cap
         walk = self.score_walks.branch(is_masked=is_masked)
-        factor = times_log2e(self.factor)
-        factor = ops.splat(ops.f32(factor) if isinstance(factor, float) else factor, 2)
+        if carried is not None:
+            walk = self.carried_walk.branch()
         is_cut = is_masked and self._cuts
         pairs = [
             (j, half, self._at(head, tile, row, j, half, is_cut=is_cut))
             for j in range(len(sums) // 4)
             for half in _HALVES
         ]
-        if self.parts.cap is not None:
-            self._cap(self.parts.cap, walk, sums, pairs)
+        if cap is not None and carried in (None, cap.value):
+            self._cap(cap, walk, sums, pairs)
         found: list[Any] = []
         for j, half, at in pairs:
             self.hands["sums"].current = _pair_of(sums, j, half)
+            if carried is not None:
+                found += ops.elements(walk.value(carried, at, 2))
+                continue
             base = self._rows(rows, 0, j)
-            score = walk.value(self.parts.score, at, 2)
-            power = mlir_math.FmaOp(score, factor, base[half]).result
-            found += [_exp2(x) for x in ops.elements(power)]
+            found += ops.elements(self._exponential(walk, at, base[half]))
         return found
+
+    def _exponential(self, walk: Walk, at: Sequence[Coordinate], base: Any) -> Any:
+        """E of a pair of scores."""
+        factor = times_log2e(self.factor)
+        factor = ops.splat(ops.f32(factor) if isinstance(factor, float) else factor, 2)
+        power = mlir_math.FmaOp(walk.value(self.parts.score, at, 2), factor, base).result
+        return ops.from_elements([_exp2(x) for x in ops.elements(power)])
 
     def _cap(
         self, cap: Cap, walk: Walk, sums: Sequence[Any],
         pairs: Sequence[tuple[int, int, list[Coordinate]]],
     ) -> None:  # fmt: skip
-        """Computes the tanh of a block's scores, so many at once; the second part has it, too."""
-        self.capped = {}
+        """Computes the tanh of a block's scores, so many at once."""
         for first in range(0, len(pairs), _CAPPED // 2):
             part, given = pairs[first : first + _CAPPED // 2], list[Any]()
             for j, half, at in part:
                 self.hands["sums"].current = _pair_of(sums, j, half)
                 given.append(walk.value(cap.inner, at, 2))
             made = tanh_together(given, is_capped=cap.is_coarse, is_exact=cap.is_exact)
-            for (j, half, at), value in zip(part, made, strict=True):
+            for (_, _, at), value in zip(part, made, strict=True):
                 walk.know(cap.value, at, 2, value)
-                self.capped[j, half] = value
 
     # ---- the second part
 
     @stretch("load")
     def fetch(self, tile: KeyTile, head: QueryTile, row: Any) -> list[list[Any]]:
-        """Words of a block's stored weights, loaded ahead of the block's products."""
-        return [s.load(tile, head, row, self.thread) for s in self.stored]
+        """Words of a block's stored weights and drawn masks, made ahead of its products."""
+        return [found.load(tile, head, row, self.thread) for found in self.ahead]
 
-    def know_stored(
+    def know_fetched(
         self, walk: Walk, fetched: Sequence[Sequence[Any]], at: Sequence[Coordinate], j: int,
         half: int,
     ) -> None:  # fmt: skip
-        """Gives a walk the stored weights of a pair of scores."""
-        for stored, words in zip(self.stored, fetched, strict=True):
-            walk.know(stored.value, at, 2, stored.pair(words, j, half))
+        """Gives a walk what was fetched of a pair of scores."""
+        for found, words in zip(self.ahead, fetched, strict=True):
+            walk.know(found.value, at, 2, found.pair(words, j, half))
 
     @stretch("score gradient")
     def words(
-        self, sums: Sequence[Any], exponentials: Sequence[Any], products: Sequence[Any],
-        tile: KeyTile, head: QueryTile, row: Any, rows: Any, *, is_masked: bool,
-        fetched: Sequence[Sequence[Any]] = (),
+        self, exponentials: Sequence[Any], products: Sequence[Any], tile: KeyTile, head: QueryTile,
+        row: Any, rows: Any, *, is_masked: bool, fetched: Sequence[Sequence[Any]] = (),
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-        """Words of P' and of dS', two queries each.  sums: of the first product, which gradients
-        of functions of scores are made of.  fetched: by `fetch`."""
+        """Words of P' and of dS', two queries each.  exponentials: by that method.  fetched: by
+        `fetch`."""
         parts, walk = self.parts, self.weight_walks.branch(is_masked=is_masked)
+        scores = self.score_walks.branch(is_masked=is_masked) if parts.carried is not None else None
         is_cut = is_masked and self._cuts
         inside = self._inside(tile, row) if is_cut else None
         weights, gradients = [], []
         for j in range(self._pairs(exponentials)):
             delta = self._rows(rows, 1, j)
+            base = () if scores is None else self._rows(rows, 0, j)
             for half in _HALVES:
                 place = 4 * j + 2 * half
+                at = self._at(head, tile, row, j, half, is_cut=is_cut)
                 if exponentials:
                     pair = ops.from_elements(list(exponentials[place : place + 2]))
+                    if scores is not None:
+                        self.hands["carried"].current = pair
+                        pair = self._exponential(scores, at, base[half])
                     if inside is not None:
                         pair = arith.SelectOp(inside(j, half), pair, ops.zeros(pair.type)).result
                     self.hands["exponential"].current = pair
-                for name, values in (("sums", sums), ("products", products)):
-                    if values:
-                        self.hands[name].current = ops.from_elements(list(values[place:][:2]))
-                at = self._at(head, tile, row, j, half, is_cut=is_cut)
-                self.know_stored(walk, fetched, at, j, half)
+                if products:
+                    self.hands["products"].current = ops.from_elements(list(products[place:][:2]))
+                self.know_fetched(walk, fetched, at, j, half)
                 if self.makes[0]:
                     weights.append(self._word(walk.value(self.p, self._of_weights(at), 2), 0))
                 if self.makes[1]:
                     share = self._in_f32(walk.value(parts.share, at, 2))
                     self.hands["core"].current = self._core(walk, share, at, delta[half])
-                    if parts.cap is not None:
-                        self._know_slope(parts.cap, walk, at, self.capped[j, half])
+                    if parts.cap is not None and parts.carried == parts.cap.value:
+                        self._know_slope(walk, at, self.hands["carried"].current)
                     gradients.append(self._word(walk.value(self.ds, at, 2), 1))
                     self._keep(walk, at, tile, row, j, half)
         return weights, gradients
 
-    def _know_slope(self, cap: Cap, walk: Walk, at: Sequence[Coordinate], capped: Any) -> None:
+    def _know_slope(self, walk: Walk, at: Sequence[Coordinate], capped: Any) -> None:
         """The derivative of a cap is made of the tanh that the first part computed."""
-        walk.know(cap.value, at, 2, capped)
         less = arith.NegFOp(capped).result
         slope = mlir_math.FmaOp(less, capped, ops.splat(ops.f32(1.0), 2)).result
         for value, factor in self.parts.slopes:

@@ -13,6 +13,11 @@ from dnnc.target import WARP_THREADS
 from tests.checked_gradient import EVERY_DEPTH, SM90, run_seed
 from tests.dialect.attention_gradient_examples import gradient
 from tests.engines.attention.test_bwd_lists import *  # noqa: F403
+from tests.engines.attention.test_bwd_options import (  # noqa: F401
+    test_drawn_masks,
+    test_heads_whose_elements_are_apart,
+    test_soft_cap_and_dropout,
+)
 from tests.engines.attention.test_bwd_sm90 import *  # noqa: F403
 from tests.engines.attention.test_bwd_sm90 import CAUSAL, REPEATED, heads_of
 from tests.support import machine
@@ -43,7 +48,7 @@ def test_random_cases_of_larger_sizes(seed):
     run_seed(seed, 700, 6, SM90, EVERY_DEPTH)
 
 
-@pytest.mark.parametrize("depth", [128, 256])
+@pytest.mark.parametrize("depth", [64, 128, 256])
 @pytest.mark.parametrize("options", [REPEATED, {**CAUSAL, **REPEATED}], ids=["full", "causal"])
 def test_fifty_runs_have_the_same_bits(options, depth):
     dims = heads_of(depth, heads=16, kv_heads=4, batch=2)
