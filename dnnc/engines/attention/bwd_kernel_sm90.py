@@ -350,6 +350,8 @@ class GradientEmitter:
         wgmma.set_registers(t.registers[1], grows=True)
         self.thread = ops.thread_id() & (wgmma.WARPGROUP_THREADS - 1)
         self.begin_walk(self.own)
+        if not self.describes_here:
+            self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
@@ -398,13 +400,27 @@ class GradientEmitter:
             return self.tile
         return self.schedule.place(ops.opaque(self._number()))
 
-    def describe_here(self) -> None:
-        """Finds descriptors and places of a step.  Those of all steps would be kept in registers
-        around the loop; of a step, uniform instructions make them."""
-        known = self.address, self.thread
-        self.address, self.thread = map(ops.opaque, known)
-        self._describe()
-        self.address, self.thread = known
+    @property
+    def describes_here(self) -> bool:
+        """Whether each step finds descriptors and places, not all steps together: options and loops
+        over heads need their registers; else it is 1 to 5% slower."""
+        s, t = self.schedule, self.tiling
+        is_short = s.parts.has_masks and t.form == "" and t.shares_queries
+        return s.tile_heads > 1 or s.lists is not None or t.cuts or is_short or self.walk.is_large
+
+    def begin_step(
+        self, head: QueryTile, block: Any, is_masked: bool
+    ) -> tuple[KeyTile, QueryTile, Any]:
+        """(tile, head, first query) of a step, as what it reads of scores is found by."""
+        row = block * self.tiling.queries
+        if self.describes_here:
+            known = self.address, self.thread
+            self.address, self.thread = map(ops.opaque, known)
+            self._describe()
+            self.address, self.thread = known
+            if is_masked or self.walk.reads_scores:
+                return self.schedule.found_here(self.tile, head, row)
+        return self.tile, head, row
 
     def _describe(self) -> None:
         """The descriptors of operands in shared memory, and the thread's places there."""
@@ -446,11 +462,8 @@ class GradientEmitter:
 
     def weigh(self, head: QueryTile, block: Any, now: Sums, is_masked: bool) -> Weighed:
         """Waits for a block of queries, and makes P and dS of it."""
-        t, tile, cursor = self.tiling, self.tile, now.cursor
-        self.describe_here()
-        row = block * t.queries
-        if is_masked or self.walk.reads_scores:
-            tile, head, row = self.schedule.found_here(tile, head, row)
+        t, cursor = self.tiling, now.cursor
+        tile, head, row = self.begin_step(head, block, is_masked)
         self.walk.met = now.met
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (self.in_ring(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))

@@ -99,6 +99,8 @@ class LongGradientEmitter(GradientEmitter):
         t = self.tiling
         self._begin_role()
         self.begin_walk(0)
+        if not self.describes_here:
+            self._describe()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
         mbarrier.wait(self.k_full, 0)
         mbarrier.wait(self.v_full, 0)
@@ -114,11 +116,8 @@ class LongGradientEmitter(GradientEmitter):
     def _value_step(
         self, head: QueryTile, block: Any, now: ValueSums, is_masked: bool
     ) -> ValueSums:
-        t, tile, cursor = self.tiling, self.tile, now.cursor
-        self.describe_here()
-        row = block * t.queries
-        if is_masked or self.walk.reads_scores:
-            tile, head, row = self.schedule.found_here(tile, head, row)
+        t, cursor = self.tiling, now.cursor
+        tile, head, row = self.begin_step(head, block, is_masked)
         self.walk.met = now.met
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))

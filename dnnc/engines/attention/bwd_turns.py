@@ -45,8 +45,10 @@ class WriterTurns:
 
     @property
     def flag(self) -> Any:
-        # Found where it is used: what is made of it would take registers around the loop.
-        return ops.opaque(ops.value_of(self.tile.number)) * self.writers + self.writer
+        number = self.tile.number
+        if self.schedule.tile_heads > 1:  # it would take registers around the loop over heads
+            number = ops.opaque(ops.value_of(number))
+        return number * self.writers + self.writer
 
     def wait(self, step: Any, seen: Any) -> Any:
         """Waits until the tile before has left all steps up to this number behind; by one thread.

@@ -131,6 +131,11 @@ class GradientWalk:
         """Whether blocks that nothing hides have elements in memory, or drawn ones."""
         return bool(self.ahead or self.kept or self.parts.reads_scores)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it needs registers beside those of scores."""
+        return self.reads_scores or self.parts.carried is not None or self.parts.cap is not None
+
     def _take_scores(self, leaves: dict[Any, Any], masked: Masks) -> None:
         """Makes the walks of scores, whose exponentials, and what else is carried, become leaves
         of the others."""
