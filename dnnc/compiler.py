@@ -74,8 +74,7 @@ class Compilation:
 
     module: the MLIR module, up to nvvm; then only what belongs to the kernels.
     codes, assembled: PTX and cubin of each `gpu.module`.
-    seconds: stage -> how long it took.  places: where the graph's operations and tensors were made
-    (`OperationGraph.places`), None of one that was read from text.
+    seconds: stage -> how long it took.
     """
 
     target: Target
@@ -84,7 +83,6 @@ class Compilation:
     codes: list[str] = field(default_factory=list)
     assembled: list[Assembled] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    places: dict[str, Any] | None = None
 
     # ---- its text forms
 
@@ -114,21 +112,25 @@ def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilatio
     if variant:
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), variant)
         module.operation.attributes[structure.VARIANT] = number
-    return Compilation(target, "graph", module, places=graph.places())
+    return Compilation(target, "graph", module)
 
 
-def resume(text: str, target: Target | None = None) -> Compilation:
+def resume(text: str, target: Target | None = None, file: str = "-") -> Compilation:
     """A compilation from the text form of a stage; inside a `dnn.context()`.
 
-    target: needed (and used) at stage graph only, where the text does not name one.  What the
-    stage does not hold, and what its graph and choices do not give, is BAD_PARAM.
+    target: needed (and used) at stage graph only, where the text does not name one.  file: the
+    text's name, for errors and locations.  What the stage does not hold, and what its graph and
+    choices do not give, is BAD_PARAM.
     """
     codes: list[str] = []
     if _HOST_MARK in text:
         ptx, mark, host = text.partition(_HOST_MARK)
-        codes, host = ptx.split(_NEXT_MODULE), f"{mark}{host}".splitlines()
-        text = "\n".join(line.removeprefix(_HOST_MARK) for line in host)
-    module = mlir.parse(text)
+        codes = ptx.split(_NEXT_MODULE)
+        # Lines and columns stay those of the file.
+        blank = " " * len(mark)
+        host = f"{mark}{host}".replace(f"\n{mark}", f"\n{blank}").replace(mark, blank, 1)
+        text = "\n" * ptx.count("\n") + host
+    module = mlir.parse(text, file)
     read_marks(module)
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
@@ -162,8 +164,6 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
     partition, choices = options.partition, options.choices
     if not partition:
         graph = dnn.from_mlir(work.module)
-        if work.places is not None:
-            graph.set_places(work.places)
         place = targets.with_sm_count(work.target, options.sm_count)
         config = _best_config(graph, place, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text

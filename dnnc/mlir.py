@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .errors import DnncError, Status
+from .places import Place
 
 _PACKAGE = "numba_cuda_mlir"
 
@@ -196,8 +197,11 @@ def context() -> Iterator[Any]:
             yield made
 
 
-def parse(text: str) -> Any:
-    """The module of `text`, verified; an error is BAD_PARAM with MLIR's message and place."""
+def parse(text: str, file: str = "-") -> Any:
+    """The module of `text`, verified; an error is BAD_PARAM with MLIR's message and place.
+
+    file: its name, which locations and errors have.
+    """
     if _depth(text) > MAX_DEPTH:
         what = f"brackets more than {MAX_DEPTH} deep"
         raise DnncError(Status.BAD_PARAM, f"not a valid module: {what}", "fewer")
@@ -206,7 +210,8 @@ def parse(text: str) -> Any:
         module = ir.Module.parse(text)
         verify(module)
     except ir.MLIRError as error:
-        raise DnncError(Status.BAD_PARAM, f"not a valid module: {message(error)}") from error
+        raise invalid(error, file) from error
+    _name_file(module, file)
     return module
 
 
@@ -298,16 +303,87 @@ def apply_patterns(
 
 def _still_matching(operation: Any) -> DnncError:
     what = f"rewrite patterns still match after {MOST_REWRITES} rewrites an operation"
-    accepted, where = "patterns that match nothing in the end", str(operation.location)
-    return DnncError(Status.BAD_PARAM, what, accepted, where)
+    accepted, made_at = "patterns that match nothing in the end", place_of(operation.location)
+    return DnncError(Status.BAD_PARAM, what, accepted, operation.name, made_at=made_at)
 
 
-def message(error: Any) -> str:
-    """The message of an ir.MLIRError, on one line a diagnostic."""
-    lines = []
+# ---- where it stands in a file
+
+_UNNAMED = "-"  # what MLIR's parser calls a text
+
+
+def _name_file(module: Any, file: str) -> None:
+    """Gives the name of its file to locations of a text."""
+
+    def named(location: Any) -> Any:
+        is_own = isinstance(location, ir.FileLineColLoc) and location.filename == _UNNAMED
+        if not is_own:
+            return location
+        return ir.Location.file(file, location.start_line, location.start_col)
+
+    def visit(operation: Any) -> Any:
+        operation.location = named(operation.location)
+        for region in operation.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_location(named(argument.location))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+
+
+def place_of(location: Any, file: str = _UNNAMED) -> Place | None:
+    """The place in a file that a location has; None: it has none.
+
+    file: the name of a text that is still being parsed.
+    """
+    if type(location) is ir.Location:  # as diagnostics have it
+        location = ir.Location.from_attr(location.attr)
+    if isinstance(location, ir.NameLoc):
+        return place_of(location.child_loc, file)
+    if isinstance(location, ir.CallSiteLoc):
+        return place_of(location.callee, file)
+    if isinstance(location, ir.FusedLoc):
+        return next(filter(None, (place_of(part, file) for part in location.locations)), None)
+    if not isinstance(location, ir.FileLineColLoc) or not location.start_line:
+        return None
+    name = location.filename
+    return Place(file if name == _UNNAMED else name, location.start_line, location.start_col)
+
+
+def location_of(place: Place | None) -> Any:
+    """The location of a place; the current one where it is not known."""
+    return ir.Location.file(*place) if place else ir.Location.current
+
+
+@contextlib.contextmanager
+def located(operation: Any) -> Iterator[None]:
+    """Gives errors that are raised inside, and name no place, that of an operation."""
+    place = place_of(operation.location)  # inside, it may be erased
+    try:
+        yield
+    except DnncError as error:
+        error.made_at = error.made_at or place
+        raise
+
+
+def invalid(error: Any, file: str = _UNNAMED) -> DnncError:
+    """BAD_PARAM for an ir.MLIRError about a text, at the place of its first diagnostic."""
+    first = next(iter(error.error_diagnostics), None)
+    made_at = None if first is None else place_of(first.location, file)
+    said = message(error, file)
+    if made_at is not None:
+        said = said.removeprefix(f"{made_at}: ")
+    return DnncError(Status.BAD_PARAM, f"not a valid module: {said}", made_at=made_at)
+
+
+def message(error: Any, file: str = _UNNAMED) -> str:
+    """The message of an ir.MLIRError: its diagnostics, each behind its place."""
+    said = []
     for diagnostic in error.error_diagnostics:
-        lines.append(f"{diagnostic.location}: {diagnostic.message}")
-    return "; ".join(lines) or str(error)
+        place = place_of(diagnostic.location, file)
+        said.append(diagnostic.message if place is None else f"{place}: {diagnostic.message}")
+    return "; ".join(said) or str(error)
 
 
 def bytecode_of(operation: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Where a user's program made a tensor or an operation, which errors about it say.
+"""Where a user's program or text made a tensor or an operation, which errors about it say.
 
 A place is no part of what it belongs to: neither equality, hashes, JSON and keys nor plans have it.
 """
@@ -19,14 +19,26 @@ _FOLDER = os.path.dirname((lambda: None).__code__.co_filename) + os.sep
 
 
 class Place(NamedTuple):
-    """A line, from 1, of a file, by the path that Python has for it."""
+    """A line of a file, from 1, and its column where that is known, from 1.
+
+    file: its path, as Python or the command has it.
+    """
 
     file: str
     line: int
+    column: int = 0
+
+    @property
+    def path(self) -> str:
+        """models/model.py:12 or models/model.mlir:12:5, from the working directory."""
+        return self._behind(self.file.removeprefix(os.getcwd() + os.sep))
 
     def __str__(self) -> str:
-        """model.py:12"""
-        return f"{os.path.basename(self.file)}:{self.line}"
+        """model.py:12, model.mlir:12:5"""
+        return self._behind(os.path.basename(self.file))
+
+    def _behind(self, name: str) -> str:
+        return ":".join([name, *(str(number) for number in (self.line, self.column) if number)])
 
 
 # What stands for the line that is being run.
@@ -71,8 +83,9 @@ def is_own(frame: FrameType) -> bool:
 
 
 def place_of_data(data: Any) -> Place | None:
-    """The place that `[file, line]` stands for; None where it is something else."""
-    if not isinstance(data, list | tuple) or len(data) != 2:
+    """The place that `[file, line, column]` stands for; None where it is something else."""
+    if not isinstance(data, list | tuple) or len(data) != 3:
         return None
-    file, line = data
-    return Place(file, line) if isinstance(file, str) and type(line) is int else None
+    file, *numbers = data
+    is_place = isinstance(file, str) and all(type(number) is int for number in numbers)
+    return Place(file, *numbers) if is_place else None

@@ -33,8 +33,8 @@ def test_tensors_and_operations_know_their_line():
     y = g.relu(
         g.exp(x),
     )
-    assert x.made_at == (__file__, line)
-    assert y.made_at == g.graph.producers[y].made_at == (__file__, line + 1)
+    assert x.made_at == places.Place(__file__, line)
+    assert y.made_at == g.graph.producers[y].made_at == places.Place(__file__, line + 1)
     (exp, relu) = g.graph.ops
     assert exp.made_at.line in (line + 1, line + 2)  # the call's, as Python counts it
     assert str(relu.made_at) == f"test_places.py:{line + 1}"
@@ -218,9 +218,11 @@ def test_the_line_that_an_exception_went_through():
     line = caller.__code__.co_firstlineno + 1
     with pytest.raises(dnnc.DnncError) as error:
         caller()
-    assert places.place_of_raise(error.value.__traceback__) == (__file__, line)
+    assert places.place_of_raise(error.value.__traceback__) == places.Place(__file__, line)
 
 
-@pytest.mark.parametrize("data", [None, [], ["a"], ["a", "b"], [1, 2], ["a", True], "ab", {}])
+@pytest.mark.parametrize(
+    "data", [None, [], ["a"], ["a", "b", 0], [1, 2, 3], ["a", True, 0], ["a", 1], "abc", {}]
+)
 def test_data_that_is_no_place(data):
     assert places.place_of_data(data) is None

@@ -26,7 +26,7 @@ def frame(message, payload=b"", length=None):
 
 
 GOOD_ERROR = {"status": int(Status.BAD_PARAM), "what": "w", "supported": "s", "where": "at"}
-GOOD_ERROR |= {"details": "d", "made_at": ["/models/ffn.py", 12]}
+GOOD_ERROR |= {"details": "d", "made_at": ["/models/ffn.py", 12, 0]}
 FRAMES = {
     "no message": b"hello, world: a print",
     "a length of 2**63": frame(b"{}", length=1 << 63),
@@ -95,7 +95,7 @@ def test_an_error_is_raised_as_it_was_there(tmp_path):
     with pytest.raises(DnncError, match=r"BAD_PARAM: ffn\.py:12: at: w; accepted: s") as found:
         worker.compile_graph(graph(), "sm_80", cache=False, child=child)
     child.close()
-    assert (found.value.made_at, found.value.details) == (("/models/ffn.py", 12), "d")
+    assert (found.value.made_at, found.value.details) == (("/models/ffn.py", 12, 0), "d")
 
 
 def test_a_message_is_read_as_it_was_sent():

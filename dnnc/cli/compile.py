@@ -276,13 +276,13 @@ def _texts(
     source: Source, rows: Sequence[Target], stage: Stage, choice: dict[str, Any]
 ) -> list[str]:
     """The text of a stage, for each target."""
-    from ..compiler import advance, resume, start
+    from ..compiler import advance, start
     from ..dialect import dnn
 
     found: list[str] = []
     for row in rows:
         with dnn.context():
-            work = resume(source.text) if source.stage != Stage.graph else start(source.graph, row)
+            work = start(source.graph, row) if source.stage == Stage.graph else source.resumed()
             found.append(advance(work, stage, Options(**choice)).text())
     return found
 
@@ -323,12 +323,12 @@ def compiled(
     """
     options = Options(**choice)
     if source.stage != Stage.graph:
-        from ..compiler import advance, finish, resume
+        from ..compiler import advance, finish
         from ..dialect import dnn
 
         store = place.store() if cache else MemoryStore()
         with dnn.context():
-            work = resume(source.text)
+            work = source.resumed()
             return finish(advance(work, Stage.cubin, options, store, times), options)
     if in_process:
         return plans.compiled_here(source.graph, rows, options, cache=cache, report=times)

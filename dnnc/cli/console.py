@@ -28,6 +28,7 @@ from .tables import Column, Table
 BROKEN_PIPE, INTERRUPTED = 141, 130
 
 # Columns of tables that hold sentences and lists; cells of the others don't wrap.
+_MOST_CODE = 120  # characters of a line that is shown: types of MLIR are long
 _WRAPPED = {
     *("accepted", "best knobs", "bound by", "config", "first elements", "holds", "inputs", "knobs"),
     *("notes", "operands", "operations", "outputs", "remark", "results", "values", "what is wrong"),
@@ -93,9 +94,8 @@ def show_error(error: DnncError, explain: bool | None = None) -> None:
 def _show_line(place: Place) -> None:
     """A line of a file, where it can be read, by a path that terminals open."""
     code = linecache.getline(place.file, place.line).strip()
-    here = os.getcwd() + os.sep
     if code:
-        note(f"  {place.file.removeprefix(here)}:{place.line}: {code}")
+        note(f"  {place.path}: {code[:_MOST_CODE]}{'...' * (len(code) > _MOST_CODE)}")
 
 
 def show_problem(text: str) -> None:

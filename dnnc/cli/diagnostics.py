@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ..places import Place
 
 _EXPECTED = re.compile(r"//\s*expected-error(?:@([+-]\d+))?\s*\{\{(.*?)\}\}")
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """An error at a line of the file, from 1.  column: 0 where it is not known."""
+    """An error at a line of a file, from 1.
+
+    column: 0 where it is not known.  file: "" of the one that is read; another where a location
+    in it says so.
+    """
 
     line: int
     text: str
     column: int = 0
+    file: str = ""
 
-    def __str__(self) -> str:
-        return (
-            f"{self.line}:{self.column}: {self.text}"
-            if self.column
-            else f"{self.line}: {self.text}"
-        )
+    def shown(self, file: str) -> str:
+        """The text behind its place.  file: the one that is read."""
+        return f"{Place(self.file or file, self.line, self.column).path}: {self.text}"
 
 
 def expected_in(text: str) -> list[Diagnostic]:
@@ -46,10 +50,12 @@ def differences(expected: Sequence[Diagnostic], actual: Sequence[Diagnostic]) ->
     left = list(actual)
     wrong: list[Diagnostic] = []
     for wanted in expected:
-        fitting = [a for a in left if a.line == wanted.line and wanted.text in a.text]
+        fitting = [
+            a for a in left if (a.file, a.line) == ("", wanted.line) and wanted.text in a.text
+        ]
         if fitting:
             left.remove(fitting[0])
         else:
             wrong.append(Diagnostic(wanted.line, f'expected error "{wanted.text}" did not occur'))
-    wrong += [Diagnostic(a.line, f"unexpected error: {a.text}", a.column) for a in left]
+    wrong += [replace(a, text=f"unexpected error: {a.text}") for a in left]
     return sorted(wrong, key=lambda found: found.line)

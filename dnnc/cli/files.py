@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +29,6 @@ PLAN_SUFFIX = format.SUFFIX
 CUBIN_SUFFIX = ".cubin"
 STDIN = "-"
 MAX_TEXT = 64 << 20  # bytes of a graph file
-
-_LOCATION = re.compile(r'loc\((?:"[^"]*"\()?"[^"]*":(\d+):(\d+)\)+')
 
 
 def suffix_of(path: str, accepted: Sequence[str]) -> str:
@@ -94,6 +91,12 @@ class Source:
     target: str | DeviceProperties | None = None
     text: str = ""
 
+    def resumed(self) -> Any:
+        """The compilation from the text, inside a `dnn.context()`."""
+        from .. import compiler
+
+        return compiler.resume(self.text, file=label(self.path))
+
 
 def read_source(path: str) -> Source:
     """A graph file; anything wrong with it is a DnncError that names it."""
@@ -110,19 +113,20 @@ def _source_of_text(path: str) -> Source:
     text = read_text(path)
     try:
         with dnn.context():
-            work = compiler.resume(text)
+            work = compiler.resume(text, file=label(path))
             graph = dnn.from_mlir(work.module)
     except DnncError as error:
+        if error.made_at is not None:
+            raise
         raise _placed(error, path) from error
     named = work.target.name if "dnn.target" in text else None
     return Source(path, graph, work.stage, named, text)
 
 
 def _placed(error: DnncError, path: str) -> DnncError:
-    """The error with the file's name; MLIR's places as lines and columns of the file."""
-    what = _LOCATION.sub(r"line \1, column \2", error.what)
+    """The error with the file's name."""
     where = f"{label(path)}: {error.where}" if error.where else label(path)
-    return DnncError(error.status, what, error.supported, where)
+    return DnncError(error.status, error.what, error.supported, where)
 
 
 def _placed_in_python(error: DnncError, where: str) -> DnncError:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -12,13 +11,11 @@ import typer
 
 from ..errors import DnncError, Status
 from ..frontends.device_properties import target_rows
+from ..places import Place
 from ..target import Target, other_sm_count
 from . import completion, console, files
 from .arguments import SEPARATOR, target_or
 from .diagnostics import Diagnostic, differences, expected_in
-
-_PLACE = re.compile(r'"[^"]*":(\d+):(\d+)')
-_LOCATED = re.compile(r' at loc\("[^"]*":\d+:\d+\)')
 
 
 def register(app: typer.Typer) -> None:
@@ -122,36 +119,36 @@ def opt(
     problems: list[Diagnostic] = []
     printed: list[str] = []
     for part in _parts(text) if split_input_file else [text]:
-        made, errors = _run_part(part, steps, row, after, form)
+        made, errors = _run_part(part, files.label(file), steps, row, after, form)
         problems += differences(expected_in(part), errors) if verify_diagnostics else errors
         if made is not None:
             printed.append(made)
     console.raw(f"{SEPARATOR}\n".join(printed))
     for problem in problems:
-        console.show_problem(_placed(problem, file))
+        console.show_problem(problem.shown(files.label(file)))
     if problems:
         raise typer.Exit(1)
-
-
-def _placed(problem: Diagnostic, file: str) -> str:
-    """An error behind its file, and its line where the file is the module's text."""
-    is_text = file == files.STDIN or file.endswith(".mlir")
-    return f"{files.label(file)}:{problem}" if is_text else f"{file}: {problem.text}"
 
 
 def _module_text(file: str) -> tuple[str, Any]:
     """(the module of a file as text, the target that the file names, if it is no text itself).
 
-    Graphs of other files are written as a module.
+    Graphs of other files are written as a module, with the places of operations in a program.
     """
-    suffix = files.suffix_of(file, (".mlir", ".json", ".py"))
-    if suffix == ".mlir":
+    files.suffix_of(file, (".mlir", ".json", ".py"))
+    if _is_text(files.label(file)):
         return files.read_text(file), None
     from ..dialect import dnn
 
     source = files.read_source(file)
     with dnn.context():
-        return str(dnn.to_mlir(source.graph)), source.target
+        module = dnn.to_mlir(source.graph)
+        return module.operation.get_asm(enable_debug_info=True), source.target
+
+
+def _is_text(file: str) -> bool:
+    """Whether a file, by the name that messages have, holds the module itself."""
+    return file == files.label(files.STDIN) or file.endswith(".mlir")
 
 
 def _one_row(target: Any) -> Target | None:
@@ -185,11 +182,16 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _run_part(
-    text: str, steps: Any, target: Any, after: Callable[[str, Any], None], form: Mapping[str, bool]
+    text: str,
+    file: str,
+    steps: Any,
+    target: Any,
+    after: Callable[[str, Any], None],
+    form: Mapping[str, bool],
 ) -> tuple[str | None, list[Diagnostic]]:
     """(the module after the passes, None if there were errors; the errors).
 
-    form: how MLIR prints it.
+    file: the name of what has the text.  form: how MLIR prints it.
     """
     from .. import mlir, passes
     from ..codegen.stretch import marked, read_marks
@@ -199,7 +201,7 @@ def _run_part(
 
     with dnn.context():
         try:
-            module = mlir.parse(text)
+            module = mlir.parse(text, file)
             read_marks(module)
             if "dnn.graph" in text:
                 unchanged.verify(module, stages.stage_of(module))
@@ -207,27 +209,29 @@ def _run_part(
                 module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
             passes.run(module, steps, after)
         except DnncError as error:
-            return None, _diagnostics_of(error, text)
+            return None, _diagnostics_of(error, text, file)
         made = marked(module, **form)
     return made if made.endswith("\n") else made + "\n", []
 
 
-def _diagnostics_of(error: DnncError, text: str) -> list[Diagnostic]:
-    """MLIR's errors behind an error, at their places; else the error at the place that it names,
-    or the first line."""
-    first = _first_line(text)
+def _diagnostics_of(error: DnncError, text: str, file: str) -> list[Diagnostic]:
+    """MLIR's errors behind an error, at their places; else the error at its place.
+
+    One of no place is at the first line of a text.
+    """
+    from ..mlir import place_of
+
     behind = getattr(error.__cause__, "error_diagnostics", None)
     if not behind:
-        said = str(error)
-        place = _PLACE.search(said)
-        line, column = map(int, place.groups()) if place else (first, 0)
-        return [Diagnostic(line, _LOCATED.sub("", said), column)]
-    found = []
-    for diagnostic in behind:
-        place = _PLACE.search(str(diagnostic.location))
-        line, column = map(int, place.groups()) if place else (first, 0)
-        found.append(Diagnostic(line, diagnostic.message, column))
-    return found
+        made_at, error.made_at = error.made_at, None
+        return [_diagnostic(str(error), made_at, text, file)]
+    return [_diagnostic(each.message, place_of(each.location, file), text, file) for each in behind]
+
+
+def _diagnostic(said: str, place: Place | None, text: str, file: str) -> Diagnostic:
+    if place is None:
+        return Diagnostic(_first_line(text) if _is_text(file) else 0, said)
+    return Diagnostic(place.line, said, place.column, "" if place.file == file else place.file)
 
 
 def _first_line(text: str) -> int:

@@ -68,11 +68,10 @@ def _show_ops(graph: OperationGraph) -> None:
 
 
 def _show_functions(source: Source) -> None:
-    from ..compiler import resume
     from ..dialect import dnn
 
     with dnn.context():
-        module = resume(source.text).module
+        module = source.resumed().module
         rows = [row for op in module.body.operations for row in _rows_of(op.operation)]
     if source.stage == "ptx":
         rows += [("kernel", name, "") for name in _entries(source.text)]

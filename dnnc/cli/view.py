@@ -177,7 +177,7 @@ def _section(parts: ProgramParts, source: Source | None) -> Section:
 
 def _stages(source: Source, parts: ProgramParts) -> Iterator[Text]:
     """The texts from the source's stage to nvvm, of the config that the sizes asked for take."""
-    from ..compiler import TEXT_STAGES, advance, resume, start
+    from ..compiler import TEXT_STAGES, advance, start
     from ..dialect import dnn
     from ..view.page import Text
 
@@ -187,7 +187,7 @@ def _stages(source: Source, parts: ProgramParts) -> Iterator[Text]:
         if source.stage == Stage.graph:
             work = start(source.graph, parts.target, max(0, case.config))
         else:
-            work = resume(source.text)
+            work = source.resumed()
         options = Options(partition=parts.partition_text, choices=parts.choices_text)
         for stage in TEXT_STAGES[TEXT_STAGES.index(work.stage) : -1]:
             about = _ABOUT[stage] + (of_config if stage != Stage.graph else "")

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
 from typing import Any
 
 from ..errors import DnncError, Status
@@ -97,7 +98,7 @@ def commented(ptx: str) -> str:
 def marked(module: Any, **form: bool) -> str:
     """The text of a module, with marks at its kernels' stretches; form: how MLIR prints it."""
     added = []
-    for function in _kernels(module):
+    for function in chain.from_iterable(map(_kernels_of, _kernel_modules(module))):
         now, paths = None, {}
         for operation in _operations(function):
             if _is_implicit(operation):
@@ -114,24 +115,43 @@ def marked(module: Any, **form: bool) -> str:
 
 
 def read_marks(module: Any) -> None:
-    """Makes locations of the marks of a module that was parsed; a mark that none is: BAD_PARAM."""
-    for function in _kernels(module):
-        operations = list(_operations(function))
-        if not any(MARK in operation.attributes for operation in operations):
+    """Makes locations of the marks of a module that was parsed; a mark that none is: BAD_PARAM.
+
+    PTX is kept by what it is made of, locations too: kernels with marks have no others, such as
+    those in the text's file.
+    """
+    for part in _kernel_modules(module):
+        if not any(MARK in operation.attributes for operation in _operations(part)):
             continue
-        places = _locations(ir.StringAttr(function.attributes["sym_name"]).value)
-        function.location = places[""]
-        now, made = None, {"": places[""]}
-        for operation in operations:
-            if _is_implicit(operation):
-                operation.location = operation.parent.location
-                continue
-            if MARK in operation.attributes:
-                path = _path_of(operation.attributes[MARK])
-                del operation.attributes[MARK]
-                now = made.setdefault(path, _at(path, places))
-            if now is not None:  # before the first mark are constants of no location
-                operation.location = now
+        _forget_locations(part)
+        for function in _kernels_of(part):
+            _read_marks_of(function)
+
+
+def _read_marks_of(function: Any) -> None:
+    places = _locations(ir.StringAttr(function.attributes["sym_name"]).value)
+    function.location = places[""]
+    now, made = None, {"": places[""]}
+    for operation in _operations(function):
+        if _is_implicit(operation):
+            operation.location = operation.parent.location
+            continue
+        if MARK in operation.attributes:
+            path = _path_of(operation.attributes[MARK])
+            del operation.attributes[MARK]
+            now = made.setdefault(path, _at(path, places))
+        if now is not None:  # before the first mark are constants of no location
+            operation.location = now
+
+
+def _forget_locations(part: Any) -> None:
+    unknown = ir.Location.unknown()
+    for operation in (part, *_operations(part)):
+        operation.location = unknown
+        for region in operation.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_location(unknown)
 
 
 def _path_of(attribute: Any) -> str:
@@ -174,12 +194,16 @@ def _path(location: Any, known: dict[Any, str | None]) -> str | None:
     return found
 
 
-def _kernels(module: Any) -> Iterator[Any]:
+def _kernel_modules(module: Any) -> Iterator[Any]:
     for part in module.body.operations:
         if part.operation.name == "gpu.module":
-            for function in part.operation.regions[0].blocks[0].operations:
-                if function.operation.name == "llvm.func" and function.operation.regions[0].blocks:
-                    yield function.operation
+            yield part.operation
+
+
+def _kernels_of(part: Any) -> Iterator[Any]:
+    for function in part.regions[0].blocks[0].operations:
+        if function.operation.name == "llvm.func" and function.operation.regions[0].blocks:
+            yield function.operation
 
 
 def _operations(operation: Any) -> Iterator[Any]:

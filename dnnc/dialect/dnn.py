@@ -100,11 +100,16 @@ def _verifier(kind: type[Op]) -> Any:
         except KeyError:
             return True  # an attribute is missing: MLIR's own verifier reports it next
         except DnncError as error:
-            op.operation.location.emit_error(f"'dnn.{kind.op_name}' op {error}")
+            _emit_error(op, error)
             return False
         return True
 
     return verify_invariants
+
+
+def _emit_error(op: Any, error: DnncError) -> None:
+    error.made_at = None  # MLIR says where
+    op.operation.location.emit_error(f"'{op.operation.name}' op {error}")
 
 
 # What an operation of the dialect may have beside its own attributes: its name in the graph, its
@@ -191,7 +196,7 @@ def _verify_constant(op: Any) -> bool:
     except KeyError:
         return True  # as above
     except DnncError as error:
-        op.operation.location.emit_error(f"'dnn.constant' op {error}")
+        _emit_error(op, error)
         return False
     return True
 
@@ -324,6 +329,8 @@ def begin_function(
     types = [[tensor_type(t, names) for t in tensors] for tensors in (inputs, outputs)]
     function = func.FuncOp(symbol_name(name), (types[0], types[1]))
     function.add_entry_block()
+    for argument, made_at in zip(function.arguments, (t.made_at for t in inputs), strict=True):
+        argument.set_location(mlir.location_of(made_at))
     for key, tensors in (("arg_attrs", inputs), ("res_attrs", outputs)):
         if tensors:  # MLIR does not print a list of nothing
             records = [ir.DictAttr.get(value_attributes(t, "dnn.")) for t in tensors]
@@ -362,6 +369,11 @@ def _emit_constant(tensor: Tensor, symbols: Sequence[str]) -> Any:
     return made.results[0]
 
 
+def location_of(op: Op) -> Any:
+    """The location of what an operation becomes: its name, at its place in the user's program."""
+    return ir.Location.name(op.name or op.title, mlir.location_of(op.made_at))
+
+
 def _emit_op(op: Op, values: Mapping[Tensor, Any], symbols: Sequence[str]) -> list[Any]:
     arguments: dict[str, Any] = {}
     for field in op.fields:
@@ -375,7 +387,7 @@ def _emit_op(op: Op, values: Mapping[Tensor, Any], symbols: Sequence[str]) -> li
             given = value if field.variadic else (value,)
             for slot, tensor in zip(_slots(field), given, strict=False):
                 arguments[slot] = tensor and values[tensor]
-    with ir.Location.name(op.name or op.title, ir.Location.current):
+    with location_of(op):
         made = OPERATIONS[op.op_name](**{k: v for k, v in arguments.items() if v is not None})
     for field in op.fields_of("attribute"):
         value = getattr(op, field.name)
@@ -395,18 +407,19 @@ def _emit_op(op: Op, values: Mapping[Tensor, Any], symbols: Sequence[str]) -> li
 def from_mlir(module: Any) -> OperationGraph:
     """The finalized graph of a module's one function with `dnn.graph`."""
     function = graph_function(module)
-    graph = OperationGraph(function.name.value)
-    graph.repeats = REPEATS in function.operation.attributes
-    values = read_arguments(function)
-    for op in read_ops(function.entry_block, values, read_symbols(function)):
-        graph.add(op)
-    for op in graph.ops:
-        for tensor in op.results:
-            tensor.is_virtual = True
-    for tensor in _returned(function, values):
-        tensor.is_virtual = False
-        tensor.is_output = True
-    return graph.finalize()
+    with mlir.located(function.operation):
+        graph = OperationGraph(function.name.value)
+        graph.repeats = REPEATS in function.operation.attributes
+        values = read_arguments(function)
+        for op in read_ops(function.entry_block, values, read_symbols(function)):
+            graph.add(op)
+        for op in graph.ops:
+            for tensor in op.results:
+                tensor.is_virtual = True
+        for tensor in _returned(function, values):
+            tensor.is_virtual = False
+            tensor.is_output = True
+        return graph.finalize()
 
 
 def graph_function(module: Any) -> Any:
@@ -454,10 +467,11 @@ def read_arguments(function: Any) -> dict[Any, Tensor]:
     """Argument value -> tensor."""
     symbols = read_symbols(function)
     records = records_of(function.operation, "arg_attrs", len(function.arguments))
-    return {
-        value: read_tensor(value.type, record, symbols, "dnn.")
-        for value, record in zip(function.arguments, records, strict=True)
-    }
+    found = {}
+    for value, record in zip(function.arguments, records, strict=True):
+        found[value] = tensor = read_tensor(value.type, record, symbols, "dnn.")
+        tensor.made_at = mlir.place_of(value.location)
+    return found
 
 
 def records_of(operation: Any, name: str, count: int) -> list[dict[str, Any]]:
@@ -495,18 +509,20 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
     found = []
     for view in block.operations:
         operation = view.operation
-        if operation.name == "dnn.constant":
-            values[operation.results[0]] = read_constant(operation, symbols)
-        elif operation.name.startswith("dnn."):
-            kind = BY_NAME.get(operation.name.removeprefix("dnn."))
-            if kind is None:
-                raise DnncError(Status.BAD_PARAM, f"operation {operation.name}", ", ".join(BY_NAME))
-            found.append(read_op(operation, kind, values, symbols))
-        elif operation.name != "func.return":
-            raise DnncError(
-                Status.BAD_PARAM, f"operation {operation.name} in a graph", "dnn operations"
-            )
+        with mlir.located(operation):
+            if operation.name == "dnn.constant":
+                values[operation.results[0]] = read_constant(operation, symbols)
+            elif operation.name != "func.return":
+                found.append(read_op(operation, _kind_of(operation), values, symbols))
     return found
+
+
+def _kind_of(operation: Any) -> type[Op]:
+    """The kind of an operation of the dialect."""
+    prefix, _, name = operation.name.partition(".")
+    if prefix != "dnn" or name not in BY_NAME:
+        raise DnncError(Status.BAD_PARAM, f"operation {operation.name}", ", ".join(BY_NAME))
+    return BY_NAME[name]
 
 
 def read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
@@ -522,10 +538,13 @@ def read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
 
 def read_tensors(operation: Any, symbols: Sequence[Dim]) -> list[Tensor]:
     records = records_of(operation, TENSORS, len(operation.results))
-    return [
-        read_tensor(value.type, record, symbols)
-        for value, record in zip(operation.results, records, strict=True)
-    ]
+    made_at = mlir.place_of(operation.location)
+    found = []
+    for value, record in zip(operation.results, records, strict=True):
+        tensor = read_tensor(value.type, record, symbols)
+        tensor.made_at = made_at
+        found.append(tensor)
+    return found
 
 
 def read_op(
@@ -550,6 +569,7 @@ def read_op(
         elif not field.optional:
             raise KeyError(field.name)
     made = kind(**arguments)
+    made.made_at = mlir.place_of(operation.location)
     values.update(zip(operation.results, made.results, strict=True))
     return made
 

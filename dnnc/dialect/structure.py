@@ -37,7 +37,7 @@ SizeOp = dnn.define(
 def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, Dim]) -> Any:
     """Appends the function of a fusion, with its operations and their roles."""
     fusion = fusion.in_graph
-    with ir.InsertionPoint(module.body):
+    with ir.InsertionPoint(module.body), dnn.location_of(fusion.ops[0]):
         function = dnn.begin_function(
             f"{name}_fusion{fusion.index}", fusion.inputs, fusion.outputs, symbols
         )
@@ -100,17 +100,19 @@ def fusion_functions(module: Any) -> Iterator[Any]:
 def read_fusion(function: Any) -> Fusion:
     """The fusion of its function, while that still holds dnn operations."""
     written = read_as_written(function)
-    return Fusion.of_graph(written.index, written.ops, written.outputs)
+    with mlir.located(function.operation):
+        return Fusion.of_graph(written.index, written.ops, written.outputs)
 
 
 def read_as_written(function: Any) -> Fusion:
     """The fusion of a function's own operations: views at its borders are operations, too."""
-    values = dnn.read_arguments(function)
-    ops = dnn.read_ops(function.entry_block, values, dnn.read_symbols(function))
-    last = list(function.entry_block.operations)[-1]
-    outputs = tuple(values[value] for value in last.operands)
-    index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
-    return Fusion(index, tuple(ops), outputs)
+    with mlir.located(function.operation):
+        values = dnn.read_arguments(function)
+        ops = dnn.read_ops(function.entry_block, values, dnn.read_symbols(function))
+        last = list(function.entry_block.operations)[-1]
+        outputs = tuple(values[value] for value in last.operands)
+        index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
+        return Fusion(index, tuple(ops), outputs)
 
 
 def read_results(function: Any) -> list[Tensor]:

@@ -24,7 +24,7 @@ from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
 from ..expr import Expr
-from ..mlir import gpu, ir
+from ..mlir import gpu, ir, located
 from ..plan import codec
 from ..plan.plan import FusionRecord
 from ..target import Target
@@ -57,7 +57,8 @@ class LowerToKernels(Pass):
         suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
         for index, function in enumerate(functions):
-            engine_name, knobs = structure.engine_of(function)
+            with located(function.operation):
+                engine_name, knobs = structure.engine_of(function)
             key, uids = key_of(function)
             if key not in kernels:
                 output = _emitted(function, _new_gpu_module(module, target, index), target)
@@ -92,10 +93,12 @@ class LowerToKernels(Pass):
 
 
 def _emitted(function: Any, gpu_module: Any, target: Target) -> Output:
-    engine_name, knobs = structure.engine_of(function)
-    output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
-    engine_named(engine_name).emit(Region.of(function), knobs, structure.tile_of(function), output)
-    return output
+    with located(function.operation):
+        engine_name, knobs = structure.engine_of(function)
+        output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
+        tile = structure.tile_of(function)
+        engine_named(engine_name).emit(Region.of(function), knobs, tile, output)
+        return output
 
 
 def _new_gpu_module(module: Any, target: Target, index: int) -> Any:

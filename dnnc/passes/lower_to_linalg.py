@@ -52,7 +52,7 @@ from ..dialect.ops import (
 )
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
-from ..mlir import func, ir
+from ..mlir import func, ir, located
 from .linalg_block_mask import block_mask_load
 from .linalg_conv import convolution
 from .linalg_grouped import moe_grouped_matmul
@@ -103,7 +103,8 @@ class LowerToLinalg(Pass):
     def run(self, module: Any) -> None:
         PrepareFusions().run(module)
         for function in list(structure.fusion_functions(module)):
-            _lower_fusion(module, function)
+            with located(function.operation):
+                _lower_fusion(module, function)
 
 
 def _lower_fusion(module: Any, old: Any) -> None:
@@ -115,8 +116,9 @@ def _lower_fusion(module: Any, old: Any) -> None:
     kept.pop(structure.PREPARED, None)
     ends: dict[int | None, Tensor] = {t.uid: t for t in fusion.outputs}
     results = [ends[t.uid] for t in structure.read_results(old)]
+    location = old.operation.location
     old.operation.erase()
-    with ir.InsertionPoint(module.body):
+    with ir.InsertionPoint(module.body), location:
         function = dnn.begin_function(name, fusion.inputs, results, symbols)
         for key, value in kept.items():
             function.attributes[key] = value
@@ -134,7 +136,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
                     op.label,
                 )
             low.role = fusion.roles[op]
-            with ir.Location.name(op.name or op.title):
+            with dnn.location_of(op):
                 rule(low, op)
         for name, ops in prepared.parts.items():
             for op in ops:

@@ -21,6 +21,7 @@ from ..choosing.nearest import declined_text, every_reason
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..errors import DnncError, Status
+from ..mlir import located
 from ..target import Target
 from .fuse import target_of
 from .pass_base import Pass
@@ -55,11 +56,12 @@ class SelectEngine(Pass):
                 Status.BAD_PARAM, f"choices for {len(texts)} fusions", f"for {len(functions)}"
             )
         for function, text in zip(functions, texts, strict=True):
-            fusion = structure.read_fusion(function)
-            if text:
-                choice = heuristics.parsed_choice(text, fusion, target, inputs)
-            else:
-                choice = _best(fusion, target, inputs)
+            with located(function.operation):
+                fusion = structure.read_fusion(function)
+                if text:
+                    choice = heuristics.parsed_choice(text, fusion, target, inputs)
+                else:
+                    choice = _best(fusion, target, inputs)
             structure.set_engine(function, choice.engine.name, choice.knobs, choice.notes)
 
 

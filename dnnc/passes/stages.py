@@ -30,7 +30,7 @@ from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import BY_NAME
 from ..errors import DnncError, Status
-from ..mlir import ir
+from ..mlir import ir, located
 
 Check = Callable[[Any, str], Any]  # of an attribute and its name; raises where it is ill-typed
 
@@ -232,9 +232,14 @@ def verify(module: Any, name: str) -> None:
 def _verify_part(operation: Any, spec: Stage, at: str) -> None:
     if operation.name in spec.others:
         return
-    if operation.name != "func.func":
-        accepted = ", ".join(("func.func", *spec.others))
-        raise DnncError(Status.BAD_PARAM, f"operation {operation.name}", accepted, at)
+    with located(operation):
+        if operation.name != "func.func":
+            accepted = ", ".join(("func.func", *spec.others))
+            raise DnncError(Status.BAD_PARAM, f"operation {operation.name}", accepted, at)
+        _verify_function(operation, spec, at)
+
+
+def _verify_function(operation: Any, spec: Stage, at: str) -> None:
     function = operation.opview
     where = f"{at}: @{function.name.value}"
     dnn.verify_one_block(function)
@@ -259,13 +264,13 @@ def _verify_part(operation: Any, spec: Stage, at: str) -> None:
                     accepted = ", ".join(allowed)
                     raise DnncError(Status.BAD_PARAM, f"attribute {each}", accepted, where)
     for op in inside_of(operation):
-        if op.name not in inside:
-            raise DnncError(
-                Status.BAD_PARAM, f"operation {op.name}", _names(inside), f"{where}{_place(op)}"
-            )
-        accepted = inside[op.name]
-        if accepted is not None:
-            _verify_attributes(op, accepted, f"{where}{_place(op)}: {op.name}")
+        with located(op):
+            if op.name not in inside:
+                what = f"operation {op.name}"
+                raise DnncError(Status.BAD_PARAM, what, _names(inside), where)
+            accepted = inside[op.name]
+            if accepted is not None:
+                _verify_attributes(op, accepted, f"{where}: {op.name}")
 
 
 def _of_anchor(kind: type[Op]) -> Mapping[str, Check]:
@@ -298,8 +303,3 @@ def inside_of(operation: Any) -> Iterator[Any]:
                 for view in block.operations:
                     yield view.operation
                     pending.append(view.operation)
-
-
-def _place(operation: Any) -> str:
-    said = str(operation.location)
-    return "" if said == "loc(unknown)" else f" at {said}"

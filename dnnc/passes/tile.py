@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
+from ..mlir import located
 from .fuse import target_of
 from .pass_base import Pass
 
@@ -31,10 +32,15 @@ class Tile(Pass):
 
     def run(self, module: Any) -> None:
         for function in structure.fusion_functions(module):
-            name, knobs = structure.engine_of(function)
-            engine = engine_named(name)
-            if engine.inlines_anchors:
-                structure.inline_anchors(module, function)
-            if "dnn.tile" not in function.attributes:
-                tile = engine.tile(Region.of(function), knobs, target_of(module))
-                function.attributes["dnn.tile"] = structure.to_attribute(tile)
+            with located(function.operation):
+                _tile(module, function)
+
+
+def _tile(module: Any, function: Any) -> None:
+    name, knobs = structure.engine_of(function)
+    engine = engine_named(name)
+    if engine.inlines_anchors:
+        structure.inline_anchors(module, function)
+    if "dnn.tile" not in function.attributes:
+        tile = engine.tile(Region.of(function), knobs, target_of(module))
+        function.attributes["dnn.tile"] = structure.to_attribute(tile)

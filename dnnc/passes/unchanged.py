@@ -25,7 +25,7 @@ from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..engines import engine_named
 from ..errors import DnncError, Status
-from ..mlir import ir, run_pipeline
+from ..mlir import ir, located, place_of, run_pipeline
 from . import stages
 from .fuse import target_of, write_fusions
 from .lower_to_linalg import LowerToLinalg
@@ -58,7 +58,8 @@ def verify(module: Any, stage: str) -> None:
         raise _error(*found, stage)
     if stage == "linalg":
         for function, made in zip(functions, structure.fusion_functions(wanted), strict=True):
-            _verify_tile(function, made, target_of(module))
+            with located(function.operation):
+                _verify_tile(function, made, target_of(module))
 
 
 def _verify_digest(module: Any, graph: OperationGraph) -> None:
@@ -81,10 +82,11 @@ def _fusions(graph: OperationGraph, functions: list[Any]) -> tuple[Fusion, ...]:
     texts = []
     for function in functions:
         attributes = function.operation.attributes
-        if structure.PLACES not in attributes:
-            what = f"@{function.name.value} has no {structure.PLACES}"
-            raise DnncError(Status.BAD_PARAM, what, "the places of its operations in the graph")
-        places = typed(attributes[structure.PLACES], ir.DenseI64ArrayAttr, structure.PLACES)
+        with located(function.operation):
+            if structure.PLACES not in attributes:
+                what = f"@{function.name.value} has no {structure.PLACES}"
+                raise DnncError(Status.BAD_PARAM, what, "the places of its operations in the graph")
+            places = typed(attributes[structure.PLACES], ir.DenseI64ArrayAttr, structure.PLACES)
         texts.append(" ".join(map(str, places)))
     return partition(graph, parsed_partition("|".join(texts), graph))
 
@@ -112,9 +114,10 @@ def _made_anew(
     for function, fusion, old in zip(new, fusions, functions, strict=True):
         if "dnn.engine" not in old.operation.attributes:
             continue
-        name, knobs = structure.engine_of(old)
-        engine = engine_named(name)
-        explicit.verify_choice(engine, fusion, knobs, target_of(module))
+        with located(old.operation):
+            name, knobs = structure.engine_of(old)
+            engine = engine_named(name)
+            explicit.verify_choice(engine, fusion, knobs, target_of(module))
         structure.set_engine(function, name, knobs, engine.notes(fusion, knobs))
     if any(structure.PREPARED in function.operation.attributes for function in functions):
         PrepareFusions().run(made)
@@ -198,6 +201,7 @@ def _verify_tile(function: Any, made: Any, target: Any) -> None:
 
 
 def _error(name: str, found: Difference, stage: str) -> DnncError:
-    at = "" if found.operation is None else f" at {found.operation.location}"
+    made_at = None if found.operation is None else place_of(found.operation.location)
     accepted = f"{found.wanted}, {_REVISED}" if found.wanted else _REVISED
-    return DnncError(Status.BAD_PARAM, f"@{name}: {found.what}{at}", accepted, f"stage {stage}")
+    what, where = f"@{name}: {found.what}", f"stage {stage}"
+    return DnncError(Status.BAD_PARAM, what, accepted, where, made_at=made_at)

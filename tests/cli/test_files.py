@@ -98,11 +98,11 @@ def test_json(text, here):
 
 
 MLIR = {
-    "func.func @f( {": "BAD_PARAM: g.mlir: not a valid module: line 1, column 14: expected",
+    "func.func @f( {": "BAD_PARAM: g.mlir:1:14: not a valid module: expected",
     "": "BAD_PARAM: g.mlir: 0 functions with dnn.graph; accepted: one func.func of them",
     '\n\nfunc.func @f(%x: tensor<2xf32>) {\n  "dnn.reshape"(%x) {reshape_mode = "LOGICAL"} : '
     "(tensor<2xf32>) -> tensor<3xf32>\n  return\n}": (
-        "BAD_PARAM: g.mlir: not a valid module: line 4, column 3: 'dnn.reshape' op "
+        "BAD_PARAM: g.mlir:4:3: not a valid module: 'dnn.reshape' op "
         "BAD_PARAM_SHAPE_MISMATCH: reshape (C1): [2] has 2 elements, [3] has 3"
     ),
 }

@@ -119,7 +119,10 @@ def test_names_of_stretches_are_in_the_key_of_kept_ptx():
         work = compiler.advance(compiler.start(product().graph, target), "kernel", options)
         text = work.text()
         other = text.replace('dnn.stretch = "epilogue"', 'dnn.stretch = "softmax"')
-        modules = [compiler.resume(each).module for each in (text, text, other)]
+        modules = [
+            compiler.resume(each, file=name).module
+            for each, name in ((text, "a.mlir"), (text, "b.mlir"), (other, "a.mlir"))
+        ]
         parts = [part.operation for module in modules for part in module.body.operations]
         keys = [kept.key_of(part, target) for part in parts if part.name == "gpu.module"]
     assert keys[0] == keys[1] != keys[2]
