@@ -41,14 +41,14 @@ class SwizzledTile:
         """Chunks of a row."""
         return self.row_bytes // CHUNK_BYTES
 
-    def turn(self, row: Any) -> Any:
+    def swizzle(self, row: Any) -> Any:
         """The number that a row's chunk numbers are combined with."""
         rows_per_line = max(1, _BANK_BYTES // self.row_bytes)
         return (row // rows_per_line) & (min(8, self.chunks) - 1)
 
     def offset(self, row: Any, chunk: Any) -> Any:
         """Bytes from the tile's start to a chunk."""
-        place = chunk ^ self.turn(row)
+        place = chunk ^ self.swizzle(row)
         return row * self.row_bytes + (place << 4)
 
 

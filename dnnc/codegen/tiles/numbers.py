@@ -44,8 +44,8 @@ class _Searched:
 
 
 @dataclass(frozen=True)
-class _Turning:
-    """step: to the next tile."""
+class _Snake:
+    """step: to the next tile, of a snake."""
 
     number: Any
     step: Any
@@ -71,7 +71,7 @@ class TileNumbers:
         """Runs body(number, record), which gives the next record, and gives the last one; state:
         the first one."""
         if self.is_snake:
-            return self._each_turning(state, body)
+            return self._each_in_snake(state, body)
         if self.ring is None:
             return loop(self.first, self.end, self.step, state=state)(body)
         return self._each_taken(self.ring, state, body)
@@ -88,14 +88,14 @@ class TileNumbers:
 
         return self.each(_Searched(0, state), one).own
 
-    def _each_turning(self, state: Any, body: Body) -> Any:
+    def _each_in_snake(self, state: Any, body: Body) -> Any:
         rounds = self.step * 2  # of two rounds
-        start = _Turning(self.first, rounds - 1 - self.first * 2, state)
+        start = _Snake(self.first, rounds - 1 - self.first * 2, state)
 
         @repeat(lambda now: now.number < self.end, state=start)
-        def end(now: _Turning) -> _Turning:
+        def end(now: _Snake) -> _Snake:
             own = body(now.number, now.own)
-            return _Turning(now.number + now.step, rounds - now.step, own)
+            return _Snake(now.number + now.step, rounds - now.step, own)
 
         return end.own
 

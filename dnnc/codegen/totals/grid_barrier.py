@@ -24,7 +24,7 @@ class GridBarrier:
     counter: Any
     blocks: Any
     scope: str = "gpu"
-    turns: int = 0
+    meetings: int = 0
 
     def meet(self) -> None:
         """By all threads of a block, once in the code for each time; what they wrote is then seen
@@ -32,11 +32,11 @@ class GridBarrier:
 
         Barriers order a block's threads before and after the one that releases and acquires.
         """
-        self.turns += 1
+        self.meetings += 1
         ops.barrier()
         with ops.if_(ops.thread_id().eq(0)):
             place = llvm.PtrToIntOp(ops.i64_type(), self.counter).result
-            wanted = ops.value_of(self.blocks * self.turns)
+            wanted = ops.value_of(self.blocks * self.meetings)
             text = (
                 f"{{ .reg .pred p; .reg .u32 v; "
                 f"red.release.{self.scope}.global.add.u32 [$0], 1; "

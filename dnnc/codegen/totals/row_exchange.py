@@ -4,7 +4,7 @@
     each block:  writes its part to every block; tells them; waits for all; combines, in the order
                  of the blocks
 
-Parts of a tile lie in one of two buffers, by turns, so that a block may run ahead into the next
+Parts of a tile lie in one of two buffers, alternately, so that a block may run ahead into the next
 tile: it comes to the same buffer again only after all have told it of the tile between.
 Source: PTX ISA, "Cluster of Cooperative Thread Arrays"; "mapa".
 """
@@ -55,37 +55,37 @@ class RowExchange:
         self,
         number: int,
         value: Any,
-        turn: Any,
+        parity: Any,
         thread: Any,
         rank: Any,
         combine: Callable[[Any, Any], Any],
     ) -> Any:
         """A row's value of all blocks, in every thread of its quad; value: this block's.
 
-        number: of the exchange in the tile.  turn: of the tile, 0 and 1 by turns.
+        number: of the exchange in the tile.  parity: of the tile, 0 and 1 alternately.
         thread: of the warpgroup.  rank: of this block among those that share the rows.
         """
         lane = thread & 31
         row = thread // 4
-        own = self._place(number, turn, rank, row)
+        own = self._place(number, parity, rank, row)
         with ops.if_((lane & 3).eq(0)):
             for block in range(self.blocks):
                 ops.store(mbarrier.remote(own, block), value, _size(value))
         nvvm.bar_warp_sync(ops.const(-1))
         with ops.if_(lane < self.blocks):
             mbarrier.publish_to(self._barrier(number), lane)
-        mbarrier.wait_for_cluster(self._barrier(number), turn)
+        mbarrier.wait_for_cluster(self._barrier(number), parity)
         total = None
         for block in range(self.blocks):
-            part = ops.load(self._place(number, turn, block, row), value.type, _size(value))
+            part = ops.load(self._place(number, parity, block, row), value.type, _size(value))
             total = part if total is None else combine(total, part)
         return total
 
     def _barrier(self, number: int) -> Any:
         return byte_pointer(self.barriers, number * mbarrier.BYTES)
 
-    def _place(self, number: int, turn: Any, block: Any, row: Any) -> Any:
-        buffer = turn * self.count + number
+    def _place(self, number: int, parity: Any, block: Any, row: Any) -> Any:
+        buffer = parity * self.count + number
         slot = (buffer * self.blocks + block) * _ROWS + row
         return byte_pointer(self.memory, slot * _SLOT)
 

@@ -57,39 +57,39 @@ class RowTotals:
         name: str,
         values: Sequence[Any],
         combines: Sequence[Combine],
-        turn: Any,
+        parity: Any,
         finishes: Sequence[Finish] | None = None,
     ) -> list[Any]:
         """The rows' totals of several reductions at once; values: a thread's parts.
 
         finishes: what is made of each total, for any number of its elements.
-        name: of the exchange, unique in the kernel.  turn: 0 and 1 by turns where a kernel comes
-        to an exchange again, so that it needs one barrier only.
+        name: of the exchange, unique in the kernel.  parity: 0 and 1 alternately where a
+        kernel comes to an exchange again, so that it needs one barrier only.
         """
         finishes = finishes or [_as_it_is] * len(values)
         if not self.is_along_row:
-            return self._through_columns(name, values, combines, turn, finishes)
-        found = self._along_row(name, values, combines, turn)
+            return self._through_columns(name, values, combines, parity, finishes)
+        found = self._along_row(name, values, combines, parity)
         return [finish(total) for finish, total in zip(finishes, found, strict=True)]
 
     def _along_row(
-        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], parity: Any
     ) -> list[Any]:
         within = min(self.threads, WARP_THREADS)
         values = [reduce.lanes(v, c) for v, c in zip(values, combines, strict=True)]
         values = [reduce.across_lanes(v, within, c) for v, c in zip(values, combines, strict=True)]
         if self.threads <= WARP_THREADS and self.blocks == 1:
             return values
-        return self._through_warps(name, values, combines, turn)
+        return self._through_warps(name, values, combines, parity)
 
     def _through_warps(
-        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], parity: Any
     ) -> list[Any]:
         warps = max(1, self.threads // WARP_THREADS)
         count = self.blocks * warps
         warp = self.rank * warps + (self.lane >> 5)
         is_first = (self.lane & (min(self.threads, WARP_THREADS) - 1)).eq(0)
-        base = (turn * self.rows + self.row) * count
+        base = (parity * self.rows + self.row) * count
         buffers = [
             self.kernel.shared(f"{name}_{i}", 2 * self.rows * count * _size(value))
             for i, value in enumerate(values)
@@ -124,7 +124,7 @@ class RowTotals:
         name: str,
         values: Sequence[Any],
         combines: Sequence[Combine],
-        turn: Any,
+        parity: Any,
         finishes: Sequence[Finish],
     ) -> list[Any]:
         if self.threads == 1:
@@ -135,10 +135,10 @@ class RowTotals:
         for i, (value, combine) in enumerate(zip(values, combines, strict=True)):
             width, element = ops.width_of(value), ops.element_of(value.type)
             size = element.width // 8
-            turns = 1 if isinstance(turn, int) else 2
-            bytes_ = turns * count * self.rows * width * size
+            buffers = 1 if isinstance(parity, int) else 2
+            bytes_ = buffers * count * self.rows * width * size
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
-            base = turn * (count * self.rows)
+            base = parity * (count * self.rows)
 
             def pointer(
                 other: Any, at: Any = None, buffer=buffer, base=base, width=width, element=element

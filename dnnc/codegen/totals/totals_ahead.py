@@ -10,7 +10,7 @@ Warps of a cluster send their parts to every block, asynchronously, and one thre
 tells its barrier how many bytes to expect.  An arrival that releases to the cluster would wait
 until all that the warp has stored is seen there, the row before too.
 
-Rows have slots and barriers by turns of four: a warp gives row n + 4 after it has taken row n + 2,
+Four rows have slots and barriers at a time: a warp gives row n + 4 after it has taken row n + 2,
 for which all have given row n + 2, so after they had taken row n.
 Source: PTX ISA, "Parallel Synchronization and Communication: mbarrier"; "st.async"; "mapa".
 """
@@ -29,7 +29,7 @@ from ..memory.smem import byte_pointer
 from .reduce import Combine
 from .row_totals import of_lanes, part_at, parts_of_lane
 
-TURNS = 4
+SLOTS = 4
 
 
 _COUNT_BYTES = 4
@@ -41,7 +41,7 @@ def exchange_bytes(
 ) -> int:
     """Bytes of shared memory.  sizes: bytes of each number.  warps: that share a row in a block.
     counts: whether each part's elements stand there, too."""
-    exchanged = TURNS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
+    exchanged = SLOTS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
     return exchanged + (
         -(-_COUNT_BYTES * warps * blocks // _ALIGNMENT) * _ALIGNMENT if counts else 0
     )
@@ -106,7 +106,7 @@ class TotalsAhead:
 
     def reserve(self, levels: Sequence[Sequence[Any]]) -> None:
         """Takes the memory of each level's parts, of whose numbers the types are given."""
-        parts = TURNS * self.rows * self._parts
+        parts = SLOTS * self.rows * self._parts
         for number, types in enumerate(levels):
             self._types.append(types)
             self._buffers.append(
@@ -115,7 +115,7 @@ class TotalsAhead:
                     for i, type_ in enumerate(types)
                 ]
             )
-            barriers = self.kernel.shared(f"level{number}_barriers", TURNS * mbarrier.BYTES)
+            barriers = self.kernel.shared(f"level{number}_barriers", SLOTS * mbarrier.BYTES)
             self._barriers.append(barriers)
 
     def count_parts(self, count: Callable[[Any], Any]) -> None:
@@ -133,15 +133,15 @@ class TotalsAhead:
         """Makes the barriers, by one thread."""
         arrivals = self._warps * self.rows if self.blocks == 1 else 1
         for barriers in self._barriers:
-            for turn in range(TURNS):
-                mbarrier.make(byte_pointer(barriers, turn * mbarrier.BYTES), arrivals)
+            for slot in range(SLOTS):
+                mbarrier.make(byte_pointer(barriers, slot * mbarrier.BYTES), arrivals)
 
     def give(self, level: int, number: Any, part: Sequence[Any]) -> None:
         """A warp's part of a row, which all its lanes have; number: of the row, from 0, in the
         order of the block's."""
-        turn = number & (TURNS - 1)
-        place = self._base(turn) + self.own
-        barrier = self._barrier(level, turn)
+        slot = number & (SLOTS - 1)
+        place = self._base(slot) + self.own
+        barrier = self._barrier(level, slot)
         lane = self.lane & (WARP_THREADS - 1)
         if self.blocks > 1:
             self._expect(level, barrier)
@@ -163,11 +163,11 @@ class TotalsAhead:
 
     def take(self, level: int, number: Any) -> RowParts:
         """A row's parts, once all are there."""
-        turn = number & (TURNS - 1)
-        phase = (number // TURNS) & 1
-        mbarrier.wait(self._barrier(level, turn), phase)
+        slot = number & (SLOTS - 1)
+        phase = (number // SLOTS) & 1
+        mbarrier.wait(self._barrier(level, slot), phase)
         return RowParts(
-            self._buffers[level], self._types[level], self._base(turn), *parts_of_lane(self._parts)
+            self._buffers[level], self._types[level], self._base(slot), *parts_of_lane(self._parts)
         )
 
     @property
@@ -180,10 +180,10 @@ class TotalsAhead:
         """The number of this warp among those that share a row."""
         return self.rank * self._warps + (self.lane >> 5)
 
-    def _barrier(self, level: int, turn: Any) -> Any:
-        return byte_pointer(self._barriers[level], turn * mbarrier.BYTES)
+    def _barrier(self, level: int, slot: Any) -> Any:
+        return byte_pointer(self._barriers[level], slot * mbarrier.BYTES)
 
-    def _base(self, turn: Any) -> Any:
+    def _base(self, slot: Any) -> Any:
         """The place of a row's first part."""
-        row = turn * self.rows + self.row
+        row = slot * self.rows + self.row
         return row * self._parts

@@ -206,15 +206,16 @@ class Epilogue:
         sums: Sequence[Sequence[Sequence[Any]]],
         loads: Loads | None,
         cursor: Cursor | None,
-        turn: Any = 0,
+        parity: Any = 0,
     ) -> Cursor | None:
         """The epilogue of a tile.
 
         place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
-        loads, cursor: of what is staged; None: nothing is.  turn: of the tile, 0 and 1 by turns.
+        loads, cursor: of what is staged; None: nothing is.  parity: of the tile, 0 and 1
+        alternately.
         """
         t = self.tiling
-        tile = _Tile(self, place, sums, turn)
+        tile = _Tile(self, place, sums, parity)
         number = 0
         for block in range(t.block.blocks_of_rows):
             for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
@@ -347,9 +348,9 @@ class _Tile:
         epilogue: Epilogue,
         place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
-        turn: Any,
+        parity: Any,
     ):
-        self.turn, self.exchanged = turn, 0
+        self.parity, self.exchanged = parity, 0
         self.epilogue = e = epilogue
         self.tiling = t = e.tiling
         self.batch = place.batch
@@ -556,7 +557,7 @@ class _Tile:
         e = self.epilogue
         number, self.exchanged = self.exchanged, self.exchanged + 1
         assert number < self.tiling.epilogue.exchanges, "more exchanges than there are barriers"
-        return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
+        return e.own_exchange.combine(number, total, self.parity, e.thread, e.rank, combine)
 
     def inside(
         self,
