@@ -54,6 +54,9 @@ _HALF_LINE = (
 # Lines that a row of a turned filter takes as long as, where several follow each other in one: of
 # 8, 16 and 24 outputs of 1x1 filters a row took 14 to 17 ns.
 _SAME_LINE = 5.5
+# The same, more, of rows of less than a line that end inside sectors, where pixels come by im2col:
+# tiles of 64 for 24 and 40 channels took 1.2 to 1.3 of the time that fits 16 and 32 channels.
+_SPLIT_SECTOR = 3.5
 _SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
@@ -232,7 +235,7 @@ def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> floa
     return shape.panels(element_bytes) / lines
 
 
-def gradient_lines(shape: ConvShape, element_bytes: int) -> float:
+def gradient_lines(shape: ConvShape, element_bytes: int, *, has_halo: bool) -> float:
     """See `PixelLoads.lines`."""
     if not shape.is_transposed:
         return 0.0
@@ -241,8 +244,9 @@ def gradient_lines(shape: ConvShape, element_bytes: int) -> float:
     row_bytes = shape.k_group * element_bytes  # of a tap of one of W's filters
     if shape.filter_taps * row_bytes < wgmma.ROW_BYTES:
         return _SAME_LINE
-    begins = gcd(row_bytes, wgmma.ROW_BYTES)
-    return _lines(begins, min(row_bytes, wgmma.ROW_BYTES))
+    lines = _lines(gcd(row_bytes, wgmma.ROW_BYTES), min(row_bytes, wgmma.ROW_BYTES))
+    is_split = row_bytes < wgmma.ROW_BYTES and row_bytes % SECTOR_BYTES
+    return lines + (_SPLIT_SECTOR if is_split and not has_halo else 0.0)
 
 
 def _lines(begins: int, row_bytes: int) -> float:

@@ -260,7 +260,9 @@ class ConvSm90Engine(Engine):
             multiplied=multiplied_share(fusion, beside, choice),
             chunk=chunk_of_phases(tiled_shape_of(fusion), choice, target),
             past=_past_rows(facts, work.n, tile[1]),
-            lines=gradient_lines(conv_shape_of(fusion), facts.row.element_bytes),
+            lines=gradient_lines(
+                conv_shape_of(fusion), facts.row.element_bytes, has_halo=choice.has_halo
+            ),
         )
         found = hopper_tile(
             block,
