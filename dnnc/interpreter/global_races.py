@@ -111,7 +111,7 @@ class GlobalRaces:
             else:
                 padded = np.zeros(made.writes.size << -narrower, bool)
                 padded[: written.size] = written[: padded.size]
-                written = padded.reshape(-1, 1 << -narrower).any(axis=1)
+                written = np.asarray(padded.reshape(-1, 1 << -narrower).any(axis=1))
             made.writes[written[: made.writes.size].nonzero()] = _EARLIER
 
     def wait_for_earlier(self, rows: Array) -> None:
