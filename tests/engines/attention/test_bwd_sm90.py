@@ -17,6 +17,7 @@ from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
+from tests import random_packed_gradients
 from tests.checked_gradient import SM90, run, run_seed
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient, soft_cap
@@ -501,3 +502,10 @@ def test_large_logits():
 @pytest.mark.parametrize("seed", range(6))
 def test_random_cases(seed):
     run_seed(seed, 150, 3)
+
+
+@pytest.mark.in_turn
+@pytest.mark.rotating
+@pytest.mark.parametrize("seed", [1, 2, 5, 6, 9, 10])
+def test_random_packed_sequences(seed):
+    random_packed_gradients.run_seed(seed, 100)
