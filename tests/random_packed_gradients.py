@@ -153,7 +153,7 @@ def run_seed(seed: int, most: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m tests.random_packed_gradients")
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--most", type=int, default=400, help="rows of a sequence")

@@ -167,21 +167,15 @@ class GradientEmitter:
         # What LLVM knows nothing of: it would fold places into other instructions, which spill.
         self.address = ops.opaque(smem.address(base))
         self.lane = ops.thread_id() & (WARP_THREADS - 1)
-        if self.schedule.listed is None:
-            self._work()
-            return
-        with ops.if_(self.schedule.has_keys(self.schedule.place(self._number()))):
-            self._work()
-
-    def _work(self) -> None:
-        self._begin()
-        self.tile = self.schedule.place(self._number())
-        if self.schedule.lists is not None:
-            self.schedule.lists.fill(self.schedule, self.tile)
-            ops.barrier()
-        group = self.warp >> 2
-        self.own = group - 1
-        ops.if_else(group.eq(0), self._produce, self._consume)
+        with ops.if_(self.schedule.has_tile(ops.block_id)):
+            self._begin()
+            self.tile = self.schedule.place(self._number())
+            if self.schedule.lists is not None:
+                self.schedule.lists.fill(self.schedule, self.tile)
+                ops.barrier()
+            group = self.warp >> 2
+            self.own = group - 1
+            ops.if_else(group.eq(0), self._produce, self._consume)
 
     def _number(self) -> Any:
         """The number by which the tile comes."""

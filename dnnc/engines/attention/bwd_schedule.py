@@ -201,9 +201,9 @@ class GradientSchedule:
         entry = place.head.batch[0].index().base
         return ops.less(place.block * self.tiling.queries, self.count("dq", entry))
 
-    def has_keys(self, tile: KeyTile) -> Any:
-        """Whether a tile is one, i1; None: all are."""
-        return None if self.listed is None else tile.entry >= 0
+    def has_tile(self, number: Callable[[], Any]) -> Any:
+        """Whether there is a tile that comes as the number-th, i1; None: there is."""
+        return None if self.listed is None else self.place(number()).entry >= 0
 
     # ---- places
 
