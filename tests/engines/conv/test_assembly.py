@@ -128,6 +128,22 @@ def test_no_tile_of_filter_gradients_of_bytes_spills(tile):
     assert plan.programs[0].kernels[0].registers <= TILE_REGISTERS[tile] + 16
 
 
+def image_gradient_of_bytes():
+    g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
+    dy, w = [IMAGES, 128, EDGE, EDGE], [128, 128, 3, 3]
+    tensors = [g.tensor(dims, packed_channels(dims)) for dims in (dy, w)]
+    dx = g.conv_dgrad(*tensors, padding=[1, 1]).set_dim([IMAGES, 128, EDGE, EDGE])
+    dx.set_output().set_data_type(dtypes.i32)
+    return g
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("tile", WARPS, ids=str)
+def test_no_tile_of_image_gradients_of_bytes_spills(tile):
+    knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 128, "STAGES": 3}
+    assert_fits(assembled("conv_sm80", image_gradient_of_bytes, knobs, "sm_80"), "sm_80")
+
+
 def test_registers_for_three_blocks_of_groups_side_by_side():
     knobs = {"TILE_M": 64, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
     main = assembled("conv_sm80", GROUPS, knobs, "sm_90").programs[0].kernels[0]
