@@ -16,10 +16,10 @@ is enough: a warpgroup comes to the next one after its dQ' has read the last buf
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
@@ -36,6 +36,7 @@ from ...target import WARP_THREADS
 from .bwd_ahead import Ahead
 from .bwd_finish import place_of
 from .bwd_keys import KeyGradients
+from .bwd_records_sm90 import Buffers, Sums, Weighed
 from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS, STAGES, GradientTiling
 from .bwd_turns import Turn, WriterTurns
@@ -52,47 +53,6 @@ PARTS = _FULL + CONSUMERS  # of each buffer of dS and warpgroup
 _AHEAD_WARP = 3
 BOTH_THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
 _WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup and its writer
-
-
-@dataclass(frozen=True)
-class Sums:
-    """State that a consumer carries between blocks: its place in the rings, registers of its sums,
-    and the largest magnitudes met so far."""
-
-    cursor: Cursor
-    dk: list[Any]
-    dv: list[Any]
-    met: list[Any]
-
-
-class Weighed(NamedTuple):
-    """P and dS of a block of queries.
-
-    head: of what masks read.  row: the first query.  q, do: added to the descriptors of the rings.
-    scores, products: Q @ K' and dO @ V' as wgmma gave them.  weights, gradients: words of P, dS.
-    """
-
-    head: QueryTile
-    row: Any
-    q: Any
-    do: Any
-    scores: Any
-    products: Any
-    weights: list[Any]
-    gradients: list[Any]
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """Workspace buffers.  rows: what queries have.  sums: of dQ.  turns: of the order in which
-    tiles add to dQ; "": any.  ahead: of the numbers of `Ahead`; "": all sums are filled before.
-    kept: of parts of dk and of dv, where there are parts."""
-
-    rows: str
-    sums: str
-    turns: str = ""
-    ahead: str = ""
-    kept: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass

@@ -28,7 +28,8 @@ from ...codegen.scalars.byte_math import f8_word
 from ...codegen.scalars.scalar import element_type
 from ...dtypes import DType
 from ...mlir import arith, llvm
-from .bwd_kernel_sm90 import GradientEmitter, Sums
+from .bwd_kernel_sm90 import GradientEmitter
+from .bwd_records_sm90 import Sums
 from .bwd_rows_store import BUFFER_BYTES, RowsStore
 from .bwd_schedule import KeyTile
 from .bwd_surface import FP8

@@ -51,12 +51,13 @@ from .bwd_after import AfterEmitter
 from .bwd_ahead import Ahead
 from .bwd_before import BeforeEmitter
 from .bwd_finish import is_moved
-from .bwd_kernel_sm90 import Buffers, GradientEmitter
+from .bwd_kernel_sm90 import GradientEmitter
 from .bwd_lists import BlockLists, differs_by_head, sparsity_of
 from .bwd_long_sm90 import LongGradientEmitter
 from .bwd_narrow_sm90 import NarrowGradientEmitter
 from .bwd_packed_tiles import PackedTiles
 from .bwd_pattern import Gradient, gradient_of, gradient_reasons
+from .bwd_records_sm90 import Buffers
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
 from .bwd_surface import (

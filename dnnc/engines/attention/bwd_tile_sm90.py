@@ -12,9 +12,7 @@ from ...codegen.hopper.pipeline import Pipeline
 
 CONSUMERS = 2  # warpgroups that multiply
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
-_CUTTING = (40, 232)  # where the producer cuts rows at lengths
-_LISTED = (40, 232)  # where lists say which blocks there are
-_LONG_CUTTING = (56, 224)  # more panels to load
+_LOADING = (40, 232)  # where the producer cuts rows at lengths, or goes through lists
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
 LONG_QUERIES = 64  # of a block, where heads are long: the rows of an instruction
@@ -99,13 +97,7 @@ class GradientTiling:
 
     @property
     def registers(self) -> tuple[int, int]:
-        return self._of_producer(_CUTTING)
-
-    def _of_producer(self, cutting: tuple[int, int]) -> tuple[int, int]:
-        """Registers by what the producer does; cutting: where it cuts rows at lengths."""
-        if self.cuts:
-            return cutting
-        return _LISTED if self.is_listed else _REGISTERS
+        return _LOADING if self.cuts or self.is_listed else _REGISTERS
 
     @property
     def sums(self) -> int:
@@ -338,10 +330,6 @@ class LongTiling(GradientTiling):
     @property
     def splits(self) -> bool:
         return False
-
-    @property
-    def registers(self) -> tuple[int, int]:
-        return self._of_producer(_LONG_CUTTING)
 
     @property
     def sums(self) -> int:
