@@ -136,6 +136,12 @@ class GradientWalk:
         """Whether it needs registers beside those of scores."""
         return self.reads_scores or self.parts.carried is not None or self.parts.cap is not None
 
+    @property
+    def carries_cap(self) -> bool:
+        """Whether the tanh of scores is what the parts hand over."""
+        carried, cap = self.parts.carried, self.parts.cap
+        return carried is not None and cap is not None and carried == cap.value
+
     def _take_scores(self, leaves: dict[Any, Any], masked: Masks) -> None:
         """Makes the walks of scores, whose exponentials, and what else is carried, become leaves
         of the others."""
@@ -255,7 +261,7 @@ class GradientWalk:
             for j in range(len(sums) // 4)
             for half in _HALVES
         ]
-        if cap is not None and carried in (None, cap.value):
+        if cap is not None and (carried is None or self.carries_cap):
             self._cap(cap, walk, sums, pairs)
         found: list[Any] = []
         for j, half, at in pairs:
@@ -337,7 +343,7 @@ class GradientWalk:
                 if self.makes[1]:
                     share = self._in_f32(walk.value(parts.share, at, 2))
                     self.hands["core"].current = self._core(walk, share, at, delta[half])
-                    if parts.cap is not None and parts.carried == parts.cap.value:
+                    if self.carries_cap:
                         self._know_slope(walk, at, self.hands["carried"].current)
                     gradients.append(self._word(walk.value(self.ds, at, 2), 1))
                     self._keep(walk, at, tile, row, j, half)

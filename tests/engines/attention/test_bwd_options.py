@@ -84,7 +84,7 @@ PAIRS = [
 ]
 
 
-# Pairs of heads of 256 whose kernel spills up to 32 bytes in all tiles, or is left to sdpa_bwd_sm80.
+# Pairs of heads of 256 whose kernel spills in all tiles, or is left to sdpa_bwd_sm80.
 SPILLING = [
     *(("lengths", other) for other in ("summed_dbias", "whole_dbias", "dump", "drawn")),
     *(("whole_dbias", "dump"), ("summed_dbias", "dump"), ("dump", "blocks")),
