@@ -102,17 +102,13 @@ class GlobalRaces:
     def follow(self, before: GlobalRaces) -> None:
         """This launch may begin before that one ends, or those that it followed."""
         for number, shadow in before.shadows.items():
-            written: Array = (shadow.writes | shadow.strong).astype(bool)
+            first = np.flatnonzero(shadow.writes | shadow.strong) << before.shift
             made = self._shadow(number, creates=True)
             assert made is not None
-            narrower = before.shift - self.shift
-            if narrower >= 0:
-                written = np.repeat(written, 1 << narrower)
-            else:
-                padded = np.zeros(made.writes.size << -narrower, bool)
-                padded[: written.size] = written[: padded.size]
-                written = np.asarray(padded.reshape(-1, 1 << -narrower).any(axis=1))
-            made.writes[written[: made.writes.size].nonzero()] = _EARLIER
+            # Where this launch's granules are narrower, one of that one is several.
+            for offset in range(0, 1 << before.shift, 1 << self.shift):
+                granules = (first + offset) >> self.shift
+                made.writes[granules[granules < made.writes.size]] = _EARLIER
 
     def wait_for_earlier(self, rows: Array) -> None:
         """Warps `rows` wait until the launches before have ended (griddepcontrol.wait)."""

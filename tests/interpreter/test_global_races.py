@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -49,8 +48,7 @@ def body(**changed: str) -> str:
     return f"{PLACES}{write}{met}{tell} bra END; READER: {hear}{meet}{read} END:"
 
 
-def two_ctas(seed: int, *, watched: bool = True, **changed: Any) -> Array:
-    watch = Watch() if watched else None
+def two_ctas(seed: int, watch: Watch | None, **changed: str) -> Array:
     found = run(
         *(body(**changed), DATA, FLAG, OUT), block=64, grid=2, seed=seed, watch=watch,
         allow_poison=True,
@@ -60,10 +58,10 @@ def two_ctas(seed: int, *, watched: bool = True, **changed: Any) -> Array:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_another_cta_released_may_be_read(seed: int):
-    assert np.array_equal(two_ctas(seed), DATA + 7)
+    assert np.array_equal(two_ctas(seed, Watch()), DATA + 7)
     tell, hear = BY_FENCE.values()
     for changed in ({"tell": tell}, {"hear": hear}, {"tell": tell, "hear": hear}):
-        assert np.array_equal(two_ctas(seed, **changed), DATA + 7)
+        assert np.array_equal(two_ctas(seed, Watch(), **changed), DATA + 7)
 
 
 UNORDERED = {
@@ -84,36 +82,36 @@ def test_each_step_from_writer_to_reader_is_needed(name: str):
     found: list[str] = []
     for seed in range(10):
         try:
-            two_ctas(seed, **UNORDERED[name])
+            two_ctas(seed, Watch(), **UNORDERED[name])
         except InterpreterError as error:
             found.append(str(error))
     assert found
     told = re.compile("race in global memory: a read, and warp [01] of CTA .0, 0, 0. wrote it")
     assert all(told.search(text) for text in found)
-    two_ctas(0, watched=False, **UNORDERED[name])
+    two_ctas(0, None, **UNORDERED[name])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_ctas_may_not_write_one_place(seed: int):
     with pytest.raises(InterpreterError, match=r"a write, and warp . of CTA .* no release and acq"):
-        two_ctas(seed, hear="", meet="", read=WRITE)
+        two_ctas(seed, Watch(), hear="", meet="", read=WRITE)
     word = "gpu.global.add.u32 [%rd2], 1;"
     for add in ("red.relaxed." + word, "st.relaxed." + word.replace(".add", "")):
-        two_ctas(seed, write=add, hear="", meet="", read=add)
+        two_ctas(seed, Watch(), write=add, hear="", meet="", read=add)
 
 
 def test_warps_of_a_cta_need_a_barrier():
     ahead = "xor.b32 %r4, %thread, 32; mul.wide.u32 %rd4, %r4, 4; add.u64 %rd4, %ptr0, %rd4;"
     read = ahead + "ld.global.u32 %r3, [%rd4]; st.global.u32 [%rd3], %r3;"
-    two_ctas(0, met=MEET + read, hear="", meet="", read="")
+    two_ctas(0, Watch(), met=MEET + read, hear="", meet="", read="")
     with pytest.raises(InterpreterError, match=r"of CTA .0, 0, 0. wrote it, with no barrier"):
-        two_ctas(0, met=read, hear="", meet="", read="")
+        two_ctas(0, Watch(), met=read, hear="", meet="", read="")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_written_may_not_be_read_as_constant(seed: int):
     with pytest.raises(InterpreterError, match=r"nobody writes meanwhile \(.nc\)"):
-        two_ctas(seed, read=READ.replace("ld.global", "ld.global.nc"))
+        two_ctas(seed, Watch(), read=READ.replace("ld.global", "ld.global.nc"))
 
 
 # ---- the asynchronous proxy
@@ -136,7 +134,7 @@ def test_bulk_stores_are_seen_once_they_are_waited_for(seed: int):
     tell = "red.release.gpu.global.add.u32 [%ptr1], 1; TOLD:"
 
     def told(waited: str) -> Array:
-        return two_ctas(seed, write="", met="", tell=STORE + waited + tell, read=READ_ONE)
+        return two_ctas(seed, Watch(), write="", met="", tell=STORE + waited + tell, read=READ_ONE)
 
     assert told(STORED)[0] == 7
     with pytest.raises(InterpreterError, match=r"a bulk store to it that it did not wait for"):
@@ -157,7 +155,7 @@ LOADED: {wait()}
 def test_a_bulk_load_of_ordinary_writes_needs_a_proxy_fence(seed: int, place: str):
     def loaded(fence: str) -> Array:
         writers, reader = (fence, "") if place == "writers" else ("", fence)
-        return two_ctas(seed, met=writers + MEET, read=INIT + reader + LOAD)
+        return two_ctas(seed, Watch(), met=writers + MEET, read=INIT + reader + LOAD)
 
     loaded("fence.proxy.async;")
     loaded("fence.proxy.async.global;")
