@@ -30,7 +30,7 @@ class Meter:
         self._check(self._nvml.nvmlDeviceGetHandleByUUID(name.encode(), handle))
 
     def joules(self) -> float:
-        """What the device has taken since its driver was loaded."""
+        """The energy that the device has taken since its driver was loaded, in joules."""
         found = ctypes.c_ulonglong()
         count = self._nvml.nvmlDeviceGetTotalEnergyConsumption
         self._check(count(self._device, ctypes.byref(found)))

@@ -460,7 +460,7 @@ class GradientRegion:
 
     @property
     def gradient_scale(self) -> float:
-        """What `gradient_scales` multiply by together."""
+        """The product of the factors of `gradient_scales`."""
         return math.prod(number for _, _, number in self.gradient_scales)
 
 
@@ -527,7 +527,7 @@ def _times_element(region: Region, operation: Any) -> Any:
 
 
 def _times_slope(operation: Any, inner: Any) -> Any:
-    """What a generic multiplies by 1 - T * T, T the tanh of a tensor; None: it does not."""
+    """The factor of 1 - T * T that a generic computes, T the tanh of a tensor; None: no such."""
     if pointwise(operation.results[0]) is None:
         return None
     body = [op for op in body_of(operation) if op.name != "arith.constant"]

@@ -322,7 +322,7 @@ _EMITTERS = {
 
 
 def _layout_reasons(found: Gradient, fusion: Fusion) -> list[Reason]:
-    """Of packed rows; others are copied, and results stored, by any strides."""
+    """Reasons of packed rows; others are copied, and results stored, by any strides."""
     supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
     packed = [(name, x.tensor, axes) for name, x, axes in operands(found) if x.load is not None]
     for name, tensor in results(found):

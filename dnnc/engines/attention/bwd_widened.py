@@ -121,7 +121,7 @@ class _Copied:
 
     @property
     def dims(self) -> tuple[Expr, ...]:
-        """Of the threads' work: [other axes, blocks of rows, runs of elements, threads of a
+        """Extents of the threads' work: [other axes, blocks of rows, runs of elements, threads of a
         block]."""
         shape = self.twin.shape
         blocks = ceildiv(shape[self.rows], self.together * self.side)

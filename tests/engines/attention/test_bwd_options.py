@@ -165,7 +165,7 @@ def test_drawn_masks(columns, kv_heads):
 @pytest.mark.in_turn
 @pytest.mark.parametrize("depth", [128, 136])
 def test_soft_cap_and_dropout(depth):
-    """Of two query heads that share keys."""
+    """Two query heads share keys."""
 
     def arguments(g):
         return {**lengths(g, 1), **CAUSAL, **_drawn(g), "score_mod": soft_cap}
