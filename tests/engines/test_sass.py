@@ -19,13 +19,13 @@ from .. import attention_graphs, fp8_attention
 from .attention import test_fp8_sm90 as test_sdpa_fp8_sm90
 from .attention import test_fwd_sm90 as test_sdpa_fwd_sm90
 from .conv import test_before_sm90 as test_conv_before_sm90
-from .conv import test_turns_sm90 as test_conv_turns_sm90
+from .conv import test_ping_pong_sm90 as test_conv_ping_pong_sm90
 from .conv.convs import around, convolved, image
 from .conv.test_before_sm90 import scaled
 from .conv.test_exits_sm90 import genstats, reduced
 from .conv.test_halo_sm90 import with_halo
 from .conv.test_sm90 import SMALL
-from .product import test_fragments_sm90, test_turns_sm90
+from .product import test_fragments_sm90, test_ping_pong_sm90
 from .product.test_matmul_sm90 import SMALL as PRODUCT
 from .product.test_matmul_sm90 import new_graph as product_graph
 from .product.test_matmul_sm90 import product
@@ -307,10 +307,10 @@ def test_convolutions_whose_pixels_come_with_a_halo(statistics, computed, rows, 
 
 @pytest.mark.in_turn
 def test_a_convolution_by_turns():
-    g = test_conv_turns_sm90.new_graph()
+    g = test_conv_ping_pong_sm90.new_graph()
     y = convolved(g, [2, 72, 9, 9], [72, 72, 1, 1], **around(0)).set_output()
     reduced(g, y, "add", [1, 72, 1, 1])
-    assert_waited_for(compiled("conv_sm90", g, {**test_conv_turns_sm90.TURNS, "STAGES": 4}))
+    assert_waited_for(compiled("conv_sm90", g, {**test_conv_ping_pong_sm90.PING_PONG, "STAGES": 4}))
 
 
 def with_exits():
@@ -334,7 +334,7 @@ def of_8_bits():
 MATMULS = {
     "exits": (with_exits, PRODUCT),
     "fragments": (of_8_bits, {**test_fragments_sm90.SWAPPED, "TILE_N": 128}),
-    "turns": (with_exits, test_turns_sm90.TURNS),
+    "ping-pong": (with_exits, test_ping_pong_sm90.PING_PONG),
     "fp8 promoted": (promoted, PRODUCT),
 }
 

@@ -7,7 +7,7 @@
     O += P @ V, and the epilogue: beside S = Q @ K' of the next tile and its softmax, where there is
       room for both tiles' queries
 
-A step's softmax runs while the tensor cores are at this warpgroup's P @ V and, by turns, at the
+A step's softmax runs while the tensor cores are at this warpgroup's P @ V and, as ping-pong, at the
 products of another (`_turn`).  Blocks of keys come from the last to the first: those at masks and
 at the tensor's end, then those of which every score is kept, then those at masks again.
 """
@@ -22,9 +22,9 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, Step, scaled
 from ...codegen.hopper import mbarrier, tma, wgmma
+from ...codegen.hopper.ping_pong import StepPingPong
 from ...codegen.hopper.pipeline import Cursor
 from ...codegen.hopper.staged_store import turn_of
-from ...codegen.hopper.turns import StepTurns
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
@@ -38,7 +38,7 @@ from .region_sm90 import WarpgroupRegion
 from .scale import times_log2e
 from .schedule import KeyBlocks, QueryTile
 
-_FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
+_FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of ping-pong
 
 
 @dataclass(frozen=True)
@@ -115,17 +115,17 @@ class SdpaConsumer:
             # Beside masks, whose steps have a copy of all this each, it was no faster.
             by_bits=not self.parts.masks.steps,
         )
-        self.turns = StepTurns(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
+        self.ping_pong = StepPingPong(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
-        self.turns.begin()
+        self.ping_pong.begin()
         if t.overlaps:
             behind = self.block.each_tile(self._nothing_behind(), self._tile, takes=False)
             with ops.if_(ops.less(0, behind.count)):
                 self._complete(behind, self._last_product(behind.state)[1])
         else:
             self.block.each_tile(Progress.start(), self._tile, takes=False)
-        self.turns.finish()
+        self.ping_pong.finish()
         with ops.if_(self.thread.eq(0)):
             tma.wait_read(0)
 
@@ -281,10 +281,10 @@ class SdpaConsumer:
         t = self.tiling
         self.keys.wait_full(keys)
         if t.overlaps:
-            self.turns.wait()
+            self.ping_pong.wait()
         sums = self._start_scores(q, keys)
         if t.overlaps:
-            self.turns.end()
+            self.ping_pong.end()
         self._release_queries(count)
         (sums,) = wgmma.wait_for([sums])
         self.keys.release(keys, self.lane)
@@ -298,11 +298,11 @@ class SdpaConsumer:
         t, before = self.tiling, behind.state
         keys, values = before.keys, before.values
         self.keys.wait_full(keys)
-        self.turns.wait()
+        self.ping_pong.wait()
         sums = self._start_scores(q, keys)
         self.values.wait_full(values)
         products = self._start_result(before, values)
-        self.turns.end()
+        self.ping_pong.end()
         self._release_queries(behind.count)
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
@@ -365,14 +365,14 @@ class SdpaConsumer:
         return _sums(before.result, products) if self.tiling.kind.promotes else products
 
     def _skip(self, here: Slots, count: Any) -> Slots:
-        """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
+        """Lets blocks go by, at the barriers of ping-pong as ever: all warpgroups take as many."""
         if not self.tiling.tiles.skips:
             return here
 
         @loop(0, count, state=here)
         def end(i: Any, now: Slots) -> Slots:
-            self.turns.wait()
-            self.turns.end()
+            self.ping_pong.wait()
+            self.ping_pong.end()
             for ring, cursor in ((self.keys, now.keys), (self.values, now.values)):
                 ring.wait_full(cursor)
                 ring.release(cursor, self.lane)
@@ -389,11 +389,11 @@ class SdpaConsumer:
         t = self.tiling
         keys, values = now.keys, now.values
         self.keys.wait_full(keys)
-        self.turns.wait()
+        self.ping_pong.wait()
         sums = self._start_scores(q, keys)
         self.values.wait_full(values)
         products = self._start_result(now, values)
-        self.turns.end()
+        self.ping_pong.end()
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)

@@ -10,7 +10,7 @@
 Scores stay in registers; masks, biases, soft-caps and the like are walked there.  Conditions that
 are linear in row and column tell which blocks of keys are needed at all, and of which every score
 is kept (`mask_ranges`).  Persistent blocks take tiles one by one, the longest first under a causal
-mask.  Source: Shah et al., "FlashAttention-3", 2024, for products and softmax by turns.
+mask.  Source: Shah et al., "FlashAttention-3", 2024, for ping-pong of products and softmax.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .pattern import conv_of, conv_shape_of
 _BOOLEANS = "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
 _MOST_COLUMNS = 64  # of tiles of 256 rows
 _MOST_SWAPPED = 128  # the same with SWAP_AB=1
-_MOST_TURNED = 64 * 128  # results of a tile that one warpgroup has
+_MOST_ALONE = 64 * 128  # results of a tile that one warpgroup has
 _EXIT_RATE = 56e9  # elements a second of an SM; twice an epilogue's, not measured
 _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each column
 # Of the time of blocks that share pixels, beside exits of what is read: of two layers in four tiles
@@ -54,8 +54,8 @@ def exit_knob_reasons(chosen: ConvChoice, fusion: Fusion) -> tuple[Reason, ...]:
     choice = chosen.loop
     rows, columns = choice.sides
     what = f"tile {choice.tile_m}x{choice.tile_n} with reductions"
-    if choice.takes_turns and rows * columns > _MOST_TURNED:
-        return (knob_reason(f"{what}, by turns", f"up to {_MOST_TURNED} results"),)
+    if choice.is_ping_pong and rows * columns > _MOST_ALONE:
+        return (knob_reason(f"{what}, as ping-pong", f"up to {_MOST_ALONE} results"),)
     if computes(fusion) and not choice.swaps and columns == max(COLUMNS) and rows > wgmma.M:
         return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
     most = _MOST_SWAPPED if choice.swaps else _MOST_COLUMNS

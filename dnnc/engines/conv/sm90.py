@@ -27,16 +27,16 @@ from ...errors import Status
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.bits import booleans_of
-from ..product.choice_sm90 import TURNS, Choice
+from ..product.choice_sm90 import PING_PONG, Choice
 from ..product.facts_sm90 import SPLITS, ProductFacts
 from ..product.knobs_sm90 import (
     BESIDE,
     COLUMNS,
+    PING_PONG_TILES,
     ROWS,
     STAGES,
     SWIZZLES,
     TILES,
-    TURN_TILES,
     TURNED_COLUMNS,
     across_tiles,
     illegal_reasons,
@@ -192,8 +192,8 @@ class ConvSm90Engine(Engine):
         ),
         Knob(
             "WARP_SPEC_CFG",
-            (1, TURNS),
-            f"1: the warpgroups that multiply share their tiles; {TURNS}: two take tiles by turns, "
+            (1, PING_PONG),
+            f"1: the warpgroups that multiply share their tiles; {PING_PONG}: two ping-pong, "
             "and one's epilogue runs beside the other's products",
         ),
         Knob(
@@ -249,7 +249,7 @@ class ConvSm90Engine(Engine):
             facts.panel_k,
             loop.swaps,
             loop.splits,
-            takes_turns=loop.takes_turns,
+            is_ping_pong=loop.is_ping_pong,
         )
         pixels = PixelLoads(
             is_im2col=not choice.has_halo,
@@ -362,8 +362,10 @@ def _by_im2col(
 
     facts = conv_facts_of(fusion, 1)
     choices = [*legal_choices(facts, target, swaps, apart(tiles))]
-    if not swaps and not y_loads(fusion):  # beside a residual turns took 360 us, shared tiles 336
-        choices += legal_choices(facts, target, swaps, apart(TURN_TILES), (TURNS,))
+    if not swaps and not y_loads(
+        fusion
+    ):  # beside a residual ping-pong took 360 us, shared tiles 336
+        choices += legal_choices(facts, target, swaps, apart(PING_PONG_TILES), (PING_PONG,))
     if together is not None:
         facts = conv_facts_of(fusion, together.beside)
         choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))

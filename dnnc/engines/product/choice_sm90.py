@@ -10,7 +10,7 @@ from ...codegen.hopper import wgmma
 from ..knob_values import KnobValues
 from .tile_parts_sm90 import BlockTile, consumers_of
 
-FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
+FRAGMENTS, PING_PONG = 3, 4  # of WARP_SPEC_CFG
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Choice(KnobValues):
         return self.roles == FRAGMENTS
 
     @property
-    def takes_turns(self) -> bool:
-        """Whether the warpgroups that multiply each have tiles of their own, by turns."""
-        return self.roles == TURNS
+    def is_ping_pong(self) -> bool:
+        """Whether the warpgroups that multiply ping-pong: each has tiles of its own."""
+        return self.roles == PING_PONG
 
     @cached_property
     def block(self) -> BlockTile:
         """The tile, and the warpgroups that make it."""
-        consumers = 2 if self.takes_turns else consumers_of(*self.sides)
-        return BlockTile(*self.sides, self.swaps, consumers, self.producers, self.takes_turns)
+        consumers = 2 if self.is_ping_pong else consumers_of(*self.sides)
+        return BlockTile(*self.sides, self.swaps, consumers, self.producers, self.is_ping_pong)
 
     @property
     def producers(self) -> int:

@@ -13,9 +13,9 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import cluster, mbarrier, wgmma
 from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper.ping_pong import TilePingPong
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
-from ...codegen.hopper.turns import TileTurns
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -54,7 +54,7 @@ class Emitter:
               (Producer)      for each k panel: wait until its stage is empty, load it
                               load what the epilogues read into the stages after, or by warps
                               1 and 2 into rings of their own
-            warpgroups ..n  for each tile, or by turns:
+            warpgroups ..n  for each tile, or alternately:
               (Consumer)      for each k panel: wait until its stage is full, multiply,
                               release the stage before
                               the epilogue
@@ -69,7 +69,7 @@ class Emitter:
         self.cluster = Cluster(*t.grid.cluster, t.grid.splits)
         self.rings = rings = Rings.of(self.kernel.dynamic_shared(t.shared.bytes, 1024), t.shared)
         self.split = self._split_sum()
-        self.turns = TileTurns(t.block.consumers, rings.at(t.shared.turns_offset))
+        self.ping_pong = TilePingPong(t.block.consumers, rings.at(t.shared.ping_pong_offset))
         self.groups = self._group_table(rings.at(t.shared.groups_offset))
         self.rank = self.cluster.rank()
         self.exchange = RowExchange(
@@ -113,7 +113,7 @@ class Emitter:
         self.epilogue.begin(own)
         loads = own_loads(t, self.rings, own, self.cluster.tiles)
         multiplier = Multiplier(
-            t, self.matrices, self.rings.stages, self.cluster.tiles, self.loop, self.turns, own,
+            t, self.matrices, self.rings.stages, self.cluster.tiles, self.loop, self.ping_pong, own,
             lane, self.tiles,
         )  # fmt: skip
         Consumer(t, multiplier, self.epilogue, self.split, loads, self.rank).run()
@@ -138,8 +138,8 @@ class Emitter:
         rewriting = self.rewriter.arrivals if self.rewriter else 0
         producers += 0 if self.loop else rewriting
         rings.stages.make(producers, self.cluster.tiles * t.block.sharers * 4)
-        if t.block.takes_turns:
-            self.turns.make()
+        if t.block.is_ping_pong:
+            self.ping_pong.make()
         if t.grid.splits > 1:
             self.split.make()
         for ring in rings.raw if t.shared.raw_bytes else []:

@@ -13,7 +13,7 @@ from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Knobs, Reason
 from ..surface import smem_reasons
-from .choice_sm90 import FRAGMENTS, TURNS, Choice
+from .choice_sm90 import FRAGMENTS, PING_PONG, Choice
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .pattern import knob_reason, matmuls_of
 from .shared_layout_sm90 import SharedLayout, slices_of
@@ -43,7 +43,7 @@ _MOST_ROUNDS = 6  # of tiles, up to which a round that is not full is worth a lo
 _ACROSS_ROWS, _LEAST_ACROSS = 128, 72
 _ROUND_WIDTHS = tuple(width for height, width in TILES if height == _ACROSS_ROWS)
 _MORE_COLUMNS = 24  # of the time of a tile, beside its own
-TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
+PING_PONG_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _WHOLE = ((1, 1, 1), (2, 1, 1), (1, 2, 1))
 _CLUSTERS = (*_WHOLE, (1, 1, 2), (1, 1, 4), (1, 1, 8))
 _SPLIT_ROWS = ((128, 2), (256, 2), (128, 4), (256, 4))
@@ -71,7 +71,7 @@ def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int
     found = [
         knobs
         for swap in swaps
-        for tiles, roles in ((TILES, _alone(facts)), (TURN_TILES, (TURNS,)))
+        for tiles, roles in ((TILES, _alone(facts)), (PING_PONG_TILES, (PING_PONG,)))
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
     if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
@@ -232,7 +232,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
         supported = "one operand of 16 bits along the rows, behind pointwise operations on "
         supported += "what TMA brings with k contiguous; the other one as TMA brings it"
         return (knob_reason(f"WARP_SPEC_CFG={FRAGMENTS}: {what}", supported),)
-    if reasons := _turn_reasons(choice, facts):
+    if reasons := _ping_pong_reasons(choice, facts):
         return reasons
     if choice.swaps not in facts.results.swaps:
         what = f"SWAP_AB={int(choice.swaps)} with the layout of boolean outputs, or with tensors "
@@ -269,9 +269,9 @@ def _chunk_reasons(layout: SharedLayout) -> tuple[Reason, ...]:
     return ()
 
 
-def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
-    """Warpgroups that take turns multiply what TMA brings, and have their rows to themselves."""
-    if not choice.takes_turns:
+def _ping_pong_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
+    """Warpgroups that ping-pong multiply what TMA brings, and have their rows to themselves."""
+    if not choice.is_ping_pong:
         return ()
     what = ""
     if facts.operands.computes or not (
@@ -291,7 +291,7 @@ def _turn_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     if not what:
         return ()
     supported = "operands that TMA brings, plain tiles, rows that are reduced in one tile"
-    return (knob_reason(f"WARP_SPEC_CFG={TURNS} with {what}", supported),)
+    return (knob_reason(f"WARP_SPEC_CFG={PING_PONG} with {what}", supported),)
 
 
 def _row_reasons(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:

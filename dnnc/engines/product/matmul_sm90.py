@@ -4,7 +4,7 @@
     g2(C = g1a(inputs) @ g1b(inputs), inputs): TMA, mbarriers, `wgmma`, persistent blocks
 
     warpgroup 0     loads   | stage | stage | ... |   ring of tiles of both operands
-    warpgroups 1..  multiply a stage each step, a part of the tile each, or whole tiles by turns;
+    warpgroups 1..  multiply a stage each step, a part of the tile each, or whole tiles alternately;
                     then walk g2 on the accumulators where they are, and store through shared
                     memory by TMA
 
@@ -33,7 +33,7 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import RATE_OF, bytes_of, pattern_reason, target_reasons, too_large_reasons
 from .bits_sm90 import bits_reasons
-from .choice_sm90 import FRAGMENTS, TURNS, Choice
+from .choice_sm90 import FRAGMENTS, PING_PONG, Choice
 from .ends import ends_of
 from .facts_sm90 import SPLITS, facts_of, promotes
 from .knobs_sm90 import (
@@ -175,10 +175,10 @@ class MatmulSm90Engine(Engine):
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
         Knob(
             "WARP_SPEC_CFG",
-            (1, 2, FRAGMENTS, TURNS),
+            (1, 2, FRAGMENTS, PING_PONG),
             "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
             "that multiply compute the operand along the instruction's rows; 4: one that loads, "
-            "and two that take tiles by turns: one's epilogue runs beside the other's products",
+            "and two that ping-pong: one's epilogue runs beside the other's products",
         ),
         Knob(
             "SWIZZLE",
@@ -206,7 +206,7 @@ class MatmulSm90Engine(Engine):
             choice.swaps,
             choice.splits,
             0 if choice.takes_fragments else choice.producers,
-            choice.takes_turns,
+            choice.is_ping_pong,
         )
         return hopper_tile(
             block,

@@ -41,10 +41,10 @@ _SHORT_ROWS_SECONDS = 0.3e-6
 # Bytes a second that an SM's TMA brings while all of them load, of rows of 128
 # bytes; narrower ones are taken to need as long, which is not measured.
 _LOAD_RATE = 88e9
-_TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
-# Of the bytes of pixels whose channels are several tiles, which turns part, and of gradients.
-_TURNED_AGAIN = 1.05
-_CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
+_PING_PONG_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
+# Of the bytes of pixels whose channels are several tiles, which ping-pong parts, and of gradients.
+_PING_PONG_AGAIN = 1.05
+_CLUSTER_PING_PONG_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
 _IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
 # Of the time of a row of pixels, what a filter's row adds.  Where rows begin inside lines, more by
 # how many of the blocks ask for the same one at the same time: one that all of them load took 0.6
@@ -55,19 +55,19 @@ _SPLIT_FILTER_SHARE = 1.0
 # Of a step, for each row of a filter's tile that is none: 64 channels to 3 (3x3, 64 images of
 # 224x224) took 470, 555 and 734 us in tiles of 128x8, 128x16 and 128x32 on an H200.
 _PAST_ROW_SECONDS = 6e-9
-# Of gradients by the image, whose filters are turned, on 187 configurations of 22 layers: bytes a
+# Of gradients by the image, whose filters are flipped, on 187 configurations of 22 layers: bytes a
 # second of pixels and filters, of these each line that a row meets; of a filter's tile, that blocks
 # which load it together divide; what is more of products of pixels with a halo for each further
 # line; and from one warpgroup's products to the other's.
 _GRADIENT_RATE = 95e9
-_SHARED_TURNED = 0.7
-_TURNED_HALO_SHARE = 0.37
-_GRADIENT_TURN_SECONDS = 0.2e-6
-_CLUSTER_GRADIENT_TURN_SECONDS = 0.5e-6
-# Of a stage's time by turns: of 7 further layers the choices are 0.953 as fast as the best then,
-# else 0.925.
-_GRADIENT_TURN_SHARE = 1.05
-_FEW_CHANNELS_TURN_SECONDS = 0.8e-6  # more, of a tile that has more columns than there are
+_SHARED_FLIPPED = 0.7
+_FLIPPED_HALO_SHARE = 0.37
+_GRADIENT_PING_PONG_SECONDS = 0.2e-6
+_CLUSTER_GRADIENT_PING_PONG_SECONDS = 0.5e-6
+# Of a stage's time where two ping-pong: of 7 further layers the choices are 0.953 as fast as the
+# best then, else 0.925.
+_GRADIENT_PING_PONG_SHARE = 1.05
+_FEW_CHANNELS_PING_PONG_SECONDS = 0.8e-6  # more, of a tile that has more columns than there are
 _SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 # Of a tap, however little it multiplies: nine were 2.3 us of tiles of 7 columns and 48 channels,
@@ -139,7 +139,7 @@ class HopperBlock(NamedTuple):
     tile, cluster: along M and N.  stages, depth: of the ring, and elements of k of a stage.
     swaps: whether N lies along the instruction's rows.  splits: blocks that share k.
     producers: warpgroups that load and compute operands; 0: those that multiply compute them.
-    takes_turns: two warpgroups have a tile each by turns, and one's epilogue runs beside the
+    is_ping_pong: two warpgroups have a tile each, alternately, and one's epilogue runs beside the
     other's products.
     """
 
@@ -150,7 +150,7 @@ class HopperBlock(NamedTuple):
     swaps: bool = False
     splits: int = 1
     producers: int = 1
-    takes_turns: bool = False
+    is_ping_pong: bool = False
 
 
 class OperandLoads(NamedTuple):
@@ -252,7 +252,7 @@ class HopperTile:
         if self._is_plain and not work.groups and (work.m % height or work.n % width):
             past_a, past_b = -work.m % height / across, -work.n % width / along
             busy += steps * _PAST_SECONDS * (past_a if past_a > past_b else past_b)
-        if self.block.takes_turns:
+        if self.block.is_ping_pong:
             busy += after
         if work.phases:
             busy = self._phases_seconds(work, after)
@@ -261,8 +261,8 @@ class HopperTile:
         transfer = transfer_seconds(moved_bytes, self.target)
         if self._is_plain:  # of pixels it is not fitted
             transfer *= again_share(work.m, work.n, work.k, self.block.tile)
-        elif self.block.takes_turns and (work.n > self.block.tile[1] or self.pixels.lines):
-            transfer *= _TURNED_AGAIN
+        elif self.block.is_ping_pong and (work.n > self.block.tile[1] or self.pixels.lines):
+            transfer *= _PING_PONG_AGAIN
         if work.groups:
             transfer += transfer_seconds(self._weights_again(work), self.target)
         seconds = bent(busy, transfer + self._fill_seconds + after)
@@ -322,16 +322,16 @@ class HopperTile:
         self, work: ProductWork, steps: float, products: float, after: float
     ) -> float:
         """Seconds from a tile of so many stages to a block's next one."""
-        if not self.block.takes_turns:
+        if not self.block.is_ping_pong:
             return products + after
         is_alone = self.block.cluster == (1, 1)
-        turn = _TURN_SECONDS if is_alone else _CLUSTER_TURN_SECONDS
+        hand_over = _PING_PONG_SECONDS if is_alone else _CLUSTER_PING_PONG_SECONDS
         if self.pixels.lines:  # loads of a long tile go on meanwhile
-            least = _GRADIENT_TURN_SECONDS if is_alone else _CLUSTER_GRADIENT_TURN_SECONDS
-            turn = max(turn / steps, least)
+            least = _GRADIENT_PING_PONG_SECONDS if is_alone else _CLUSTER_GRADIENT_PING_PONG_SECONDS
+            hand_over = max(hand_over / steps, least)
             if work.n < self.block.tile[1]:
-                turn += _FEW_CHANNELS_TURN_SECONDS
-        products += turn
+                hand_over += _FEW_CHANNELS_PING_PONG_SECONDS
+        products += hand_over
         # A warpgroup has two tiles' time for its own products and epilogue.
         return max(products, (products + after) / 2)
 
@@ -345,7 +345,7 @@ class HopperTile:
         ]
         each *= work.count // len(work.phases)
         found = seconds_of_chunks(each, down, across, self.pixels.chunk, self._residents)
-        return found + (after if self.block.takes_turns else 0.0)
+        return found + (after if self.block.is_ping_pong else 0.0)
 
     def _product_seconds(self, steps: float, busy: float = 1.0) -> float:
         """Seconds of a tile's stages, of which as many as there are come together, and wait once.
@@ -414,7 +414,7 @@ class HopperTile:
             multiply *= _TALL_SHARE
         if loaded.loads[0] < 1.0:
             multiply *= _PHASE_SHARE if loaded.has_phases else _HALO_SHARE
-            multiply *= 1 + _TURNED_HALO_SHARE * max(0.0, loaded.lines - 1)
+            multiply *= 1 + _FLIPPED_HALO_SHARE * max(0.0, loaded.lines - 1)
         if loaded.is_im2col and block.cluster[0] > 1:
             multiply *= _SHARED_FILTERS
         computed = self._computed_seconds()
@@ -429,7 +429,7 @@ class HopperTile:
             return seconds
         # Few stages do not cover what follows each other until one is free again.
         seconds = max(seconds, (_REFILL_SECONDS + pixels + multiply) / block.stages)
-        return seconds * (_GRADIENT_TURN_SHARE if loaded.lines and block.takes_turns else 1)
+        return seconds * (_GRADIENT_PING_PONG_SHARE if loaded.lines and block.is_ping_pong else 1)
 
     @property
     def _computed_rows(self) -> float:
@@ -453,7 +453,7 @@ class HopperTile:
         blocks, share, rate = self.block.cluster[0], _FILTER_SHARE, _IM2COL_RATE
         if self.pixels.lines:
             share, rate = self.pixels.lines, _GRADIENT_RATE
-            share *= 1 + (blocks - 1) * (1 - _SHARED_TURNED)
+            share *= 1 + (blocks - 1) * (1 - _SHARED_FLIPPED)
         elif self.operands.share < 1.0:
             share += _SPLIT_FILTER_SHARE / (self.pixels.filters * self.block.cluster[0])
         rows = self.block.tile[0] / self.block.cluster[1] + share * self.block.tile[1] / blocks
@@ -476,7 +476,7 @@ class HopperTile:
 def seconds_of_chunks(
     each: Sequence[float], down: int, across: int, chunk: int, clusters: int
 ) -> float:
-    """Seconds of the cluster that has most to do, of tiles that clusters take by turns, every
+    """Seconds of the cluster that has most to do, of tiles that clusters take in rounds, every
     second round backwards; each: of a tile of each phase.  down, across: tiles of a phase.
     chunk: see `PixelLoads`.
 

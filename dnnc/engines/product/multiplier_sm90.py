@@ -15,8 +15,8 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.operand_fragments import OperandFragments
+from ...codegen.hopper.ping_pong import TilePingPong, later
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.hopper.turns import TileTurns, later
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.tiles.schedule import TilePlace
@@ -29,12 +29,12 @@ from .tile_sm90 import Tiling
 class Places:
     """Where a consumer warpgroup is.
 
-    stages: in the ring of the operands.  turn: the phase of its turn; None: there are no turns.
+    stages: in the ring of the operands.  phase: of its next tile; None: it does not ping-pong.
     loop: the record of another main loop, in rings of its own; None: there is none.
     """
 
     stages: Cursor | None
-    turn: Any = None
+    phase: Any = None
     loop: Any = None
 
 
@@ -71,7 +71,7 @@ class Multiplier:
     """The products of one warpgroup, by all of its threads.
 
     pipeline: of the operands' stages.  sharers: blocks that release a stage to each other.  loop:
-    where pixels of a convolution come once for all taps.  turns: of warpgroups that have whole
+    where pixels of a convolution come once for all taps.  ping_pong: of warpgroups that have whole
     tiles.  own, lane: the warpgroup's number, and the thread's in its warp.  tiles: of the block.
     """
 
@@ -80,7 +80,7 @@ class Multiplier:
     pipeline: Pipeline
     sharers: int
     loop: Loop | None
-    turns: TileTurns
+    ping_pong: TilePingPong
     own: Any
     lane: Any
     tiles: Tiles
@@ -113,8 +113,8 @@ class Multiplier:
             )
             return replace(places, loop=own), sums
         assert places.stages is not None
-        if self.tiling.block.takes_turns:  # once the warpgroup before has begun its last products
-            self.turns.wait(self.own, places.turn)
+        if self.tiling.block.is_ping_pong:  # once the warpgroup before has begun its last products
+            self.ping_pong.wait(self.own, places.phase)
         multiply = self._multiply_panels
         if self.tiling.promotes:
             multiply = self._multiply_promoted
@@ -127,21 +127,23 @@ class Multiplier:
         """This warpgroup's places before its first tile."""
         if self.loop:
             return Places(None, loop=self.loop.start())
-        if not self.tiling.block.takes_turns:
+        if not self.tiling.block.is_ping_pong:
             return Places(Cursor())
         t = self.tiling
         steps = self.tiles.first_steps() + t.shared.load_steps
-        return Places(Cursor.at(self.own * steps, t.stages), self.turns.first(self.own))
+        return Places(Cursor.at(self.own * steps, t.stages), self.ping_pong.first(self.own))
 
     def following(self, places: Places, place: TilePlace) -> Places:
         """This warpgroup's places in the rings, once it has finished a tile."""
         t = self.tiling
-        if not t.block.takes_turns:
+        if not t.block.is_ping_pong:
             return places
         assert places.stages is not None
         steps = place.steps if place.next_steps is None else place.next_steps
         others = (steps + t.shared.load_steps) * (t.block.consumers - 1)
-        return replace(places, stages=later(places.stages, others, t.stages), turn=places.turn ^ 1)
+        return replace(
+            places, stages=later(places.stages, others, t.stages), phase=places.phase ^ 1
+        )
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """A group of products for each panel, of which the last of a round ends in the next one.
@@ -173,12 +175,12 @@ class Multiplier:
             return now
 
         has_more = t.shared.load_steps > 0
-        if t.block.takes_turns and not has_more:
-            self.turns.end(self.own, self.lane)
+        if t.block.is_ping_pong and not has_more:
+            self.ping_pong.end(self.own, self.lane)
         sums = wgmma.wait_for(end.sums)
         self._release(Cursor(end.previous))
-        if t.block.takes_turns and has_more:
-            self._end_turn(end.here)
+        if t.block.is_ping_pong and has_more:
+            self._hand_over(end.here)
         if rows:
             rows.store(end.row_sums, place)
         return end.here, sums
@@ -197,13 +199,13 @@ class Multiplier:
         """The instructions along k of stages that follow each other, again and again."""
         return self.tiling.pixels.steps or (self.tiling.k_steps,)
 
-    def _end_turn(self, cursor: Cursor) -> None:
+    def _hand_over(self, cursor: Cursor) -> None:
         """Once the stages after a tile's last step are there, of which another would take its own
         too early for loaded."""
         for _ in range(self.tiling.shared.load_steps):
             self.pipeline.wait_full(cursor)
             cursor = cursor.next(self.tiling.stages)
-        self.turns.end(self.own, self.lane)
+        self.ping_pong.end(self.own, self.lane)
 
     def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """Multiplies, and adds the sums of one stage, or some, by additions that round to f32."""

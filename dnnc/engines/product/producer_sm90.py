@@ -36,13 +36,13 @@ class Loading:
     """Where a producer is.
 
     here: the stage that it fills next.  raw: its next slot of raw tiles; None: there are none.
-    turn: which step of the next tile is its first.  parity: of the next tile, where blocks show
+    first: which step of the next tile it loads first.  parity: of the next tile, where blocks show
     their sums in the stages; None: they do not.
     """
 
     here: Cursor
     raw: Cursor | None
-    turn: Any
+    first: Any
     parity: Any = None
 
 
@@ -127,7 +127,7 @@ class Producer:
         def tile(place: TilePlace, now: Loading) -> Loading:
             if now.parity is not None:
                 self.split.wait_free(now.parity)
-            first = place.first_step + now.turn if t.block.producers > 1 else place.first_step
+            first = place.first_step + now.first if t.block.producers > 1 else place.first_step
             if now.raw is not None:
                 self._start_raw(place, first, now.raw, is_issuer)
 
@@ -148,7 +148,7 @@ class Producer:
 
             following = self._load_after(place, end.here)
             parity = None if now.parity is None else now.parity ^ 1
-            return Loading(following, end.raw, self._next_turn(now.turn, place), parity)
+            return Loading(following, end.raw, self._next_first(now.first, place), parity)
 
         raw = Cursor() if t.shared.raw_bytes else None
         start = Loading(Cursor(), raw, 0, 0 if t.shared.are_sums_in_stages else None)
@@ -173,9 +173,9 @@ class Producer:
 
         return chosen(has_epilogue(t, place), here, load, lambda: here)
 
-    def _next_turn(self, turn: Any, place: TilePlace) -> Any:
+    def _next_first(self, first: Any, place: TilePlace) -> Any:
         """Which step of the next tile is this producer's first."""
-        return turn if self.tiling.block.producers == 1 else (turn + place.steps) & 1
+        return first if self.tiling.block.producers == 1 else (first + place.steps) & 1
 
     # ---- raw tiles: loaded ahead within a tile of the product, by one thread
 

@@ -2,7 +2,7 @@
 """SharedLayout: where everything of a block of Hopper's main loop lies in shared memory.
 
     stages, or split sums | pixels | store buffers | load buffers | raw tiles | split sums
-    | barriers of all these | groups | row exchange | rewriting | turns
+    | barriers of all these | groups | row exchange | rewriting | ping-pong
 
 Heuristics ask it for the size of a choice of knobs, kernels for the offsets of the same choice, so
 that the one can't differ from the other.
@@ -16,10 +16,10 @@ from functools import cached_property
 from math import gcd
 
 from ...codegen.hopper import mbarrier, wgmma
+from ...codegen.hopper.ping_pong import TilePingPong
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.split import SplitSum
 from ...codegen.hopper.staged_store import ALIGNMENT
-from ...codegen.hopper.turns import TileTurns
 from ...codegen.tiles.groups import GroupTable
 from ...codegen.tiles.padding import WORD_BYTES
 from ...codegen.totals.row_exchange import RowExchange
@@ -114,8 +114,8 @@ class SharedLayout:
         if not self.epilogue.loaded_bytes or self.pixels.ring.slots or self.grid.groups:
             return 0
         most = min(self.stage_bytes // (self.block.sharers * self.load_bytes), self.buffer_uses)
-        if most and self.block.takes_turns and -(-self.buffer_uses // most) > LEAST_STAGES:
-            return 0  # all of a tile's are in the ring before the turn ends
+        if most and self.block.is_ping_pong and -(-self.buffer_uses // most) > LEAST_STAGES:
+            return 0  # all of a tile's are in the ring before the next tile
         return most
 
     @property
@@ -223,15 +223,17 @@ class SharedLayout:
         return self.pixels_barriers_offset + Pipeline.barrier_bytes(self.pixels.ring.slots)
 
     @property
-    def turns_offset(self) -> int:
-        """The offset of the barriers of turns."""
+    def ping_pong_offset(self) -> int:
+        """The offset of the barriers of ping-pong."""
         return self.rewriting_offset + self.rewriting
 
     @property
     def bytes(self) -> int:
         """Bytes of all."""
-        turns = TileTurns.barrier_bytes(self.block.consumers) if self.block.takes_turns else 0
-        return self.turns_offset + turns
+        barriers = (
+            TilePingPong.barrier_bytes(self.block.consumers) if self.block.is_ping_pong else 0
+        )
+        return self.ping_pong_offset + barriers
 
 
 def slices_of(columns: int, splits: int) -> int:

@@ -67,7 +67,7 @@ class Tiles:
         if self.groups:
             self._each_of_groups(self.groups, state, body)
         else:
-            self._each_static(state, body, own if self.tiling.block.takes_turns else None)
+            self._each_static(state, body, own if self.tiling.block.is_ping_pong else None)
 
     def _each_static(self, state: Any, body: Body, own: Any) -> None:
         number, count = self.cluster.number(), self.cluster.count()
@@ -75,7 +75,7 @@ class Tiles:
             numbers = TileNumbers(number, self.count(), count, is_snake=self.tiling.grid.is_snake)
             numbers.each(state, lambda number, now: body(self._at(number), now))
             return
-        assert self.tiling.block.consumers == 2, "two warpgroups take tiles by turns"
+        assert self.tiling.block.consumers == 2, "two warpgroups ping-pong"
         other = count * 2 - 1 - number * 2 if self.tiling.grid.is_snake else count
 
         def tile(number: Any, now: Any) -> Any:

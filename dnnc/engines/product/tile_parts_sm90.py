@@ -21,9 +21,9 @@ class BlockTile:
     rows, columns: of the tile, along the instruction's.  swaps: the instruction's first operand is
     B, and what it computes is the product's transpose.  consumers: warpgroups that multiply, each a
     part of the rows; of 64 rows, a part of the columns.  producers: warpgroups that load, each
-    every other stage where there are two.  takes_turns: the consumers each have tiles of their own,
-    by turns.  helpers: warpgroups after the consumers, whose warps rewrite an operand as those of
-    the producer do.
+    every other stage where there are two.  is_ping_pong: each consumer has tiles of its own,
+    alternately.  helpers: warpgroups after the consumers, whose warps rewrite an operand as those
+    of the producer do.
     """
 
     rows: int
@@ -31,7 +31,7 @@ class BlockTile:
     swaps: bool
     consumers: int
     producers: int = 1
-    takes_turns: bool = False
+    is_ping_pong: bool = False
     helpers: int = 0
 
     @property
@@ -41,7 +41,7 @@ class BlockTile:
     @property
     def sharers(self) -> int:
         """Warpgroups that multiply a tile."""
-        return 1 if self.takes_turns else self.consumers
+        return 1 if self.is_ping_pong else self.consumers
 
     @property
     def part(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Warpgroups of conv_sm90 that take tiles by turns (WARP_SPEC_CFG=4), as code of "sm_90a"."""
+"""Warpgroups of conv_sm90 that ping-pong (WARP_SPEC_CFG=4), as code of "sm_90a"."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from .test_dgrad_sm90 import dgrad, of_norm
 from .test_halo_sm90 import fusion_of
 from .test_sm90 import SMALL, layer, new_graph, run
 
-TURNS = {**SMALL, "WARP_SPEC_CFG": 4}
+PING_PONG = {**SMALL, "WARP_SPEC_CFG": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_numbers_of_tiles_of_one_step_of_k(images):
     """None, one and several tiles of a warpgroup."""
     g = new_graph()
     convolved(g, [images, 64, 8, 8], [64, 64, 1, 1], **around(0)).set_output()
-    run(g, knobs={**TURNS, "STAGES": 3}, seed=images)
+    run(g, knobs={**PING_PONG, "STAGES": 3}, seed=images)
 
 
 @pytest.mark.in_turn
@@ -38,27 +38,27 @@ def test_scale_bias_and_a_residual(swap):
     y = convolved(g, [2, 40, 9, 9], [136, 40, 1, 1], **around(0))
     y = g.add(g.mul(y, g.tensor([1, 136, 1, 1])), g.tensor([1, 136, 1, 1]))
     g.relu(g.add(y, image(g, [2, 136, 9, 9]))).set_output()
-    run(g, slack=3.0, knobs={**TURNS, "SWAP_AB": swap})
+    run(g, slack=3.0, knobs={**PING_PONG, "SWAP_AB": swap})
 
 
 @pytest.mark.in_turn
 def test_filters_strides_and_groups():
     g = new_graph(dtypes.bf16)
     convolved(g, [2, 48, 13, 11], [80, 24, 3, 3], **around(1, stride=2)).set_output()
-    run(g, knobs=TURNS)
+    run(g, knobs=PING_PONG)
 
 
 def test_tiles_of_phases_have_as_many_steps_as_their_taps():
     """A warpgroup lets the steps of the other's tile go by, which are not those of its own."""
     g = new_graph()
     dgrad(g, [2, 72, 8, 9], [72, 72, 3, 3], around(0, 2)).set_output()
-    run(g, knobs={**TURNS, "STAGES": 3})
+    run(g, knobs={**PING_PONG, "STAGES": 3})
 
 
 def test_groups_side_by_side():
     g = new_graph()
     convolved(g, [2, 64, 7, 11], [64, 16, 3, 3], **around(1)).set_output()
-    plan = run(g, knobs={**TURNS, "TILE_N": 64})
+    plan = run(g, knobs={**PING_PONG, "TILE_N": 64})
     assert "n16k16" in ptx_of(plan)  # a group's results alone
     assert plan.programs[0].fusions[0].knobs["WARP_SPEC_CFG"] == 4
 
@@ -70,7 +70,7 @@ def test_statistics():
     for mode in ("add", "norm2"):
         total = g.reduction(y, mode).set_dim([1, 72, 1, 1])
         total.set_output().set_data_type(dtypes.f32)
-    run(g, knobs=TURNS, slack=4.0, allowance=1e-4)
+    run(g, knobs=PING_PONG, slack=4.0, allowance=1e-4)
 
 
 @pytest.mark.in_turn
@@ -78,7 +78,7 @@ def test_a_batch_norm_beside_swapped_tiles():
     """Each warpgroup loads x of its own tile, and its reads end before it gives up the stage."""
     g = new_graph()
     of_norm(g, dgrad(g, [2, 136, 9, 9], [64, 136, 1, 1], around(0)))
-    knobs = {**TURNS, "SWAP_AB": 1, "TILE_M": 128}
+    knobs = {**PING_PONG, "SWAP_AB": 1, "TILE_M": 128}
     *_, after = ptx_of(run(g, knobs=knobs, slack=4.0, allowance=1e-3)).split("ldmatrix")
     assert after.index("fence.proxy.async") < after.index("mbarrier.arrive")
 
@@ -89,21 +89,21 @@ def test_other_types(dtype):
     g = new_graph(dtype, compute_data_type=compute)
     y = convolved(g, [1, 48, 12, 12], [72, 48, 1, 1], **around(0))
     y.set_output().set_data_type(compute)
-    run(g, knobs=TURNS, allowance=2.0**-10)  # f32 operands are cut to tf32
+    run(g, knobs=PING_PONG, allowance=2.0**-10)  # f32 operands are cut to tf32
 
 
 def test_one_plan_serves_every_size():
     g = new_graph()
     w = image(g, [72, 32, 1, 1])
     g.relu(g.conv_fprop(image(g, [N, 32, H, 6]), w, **around(0))).set_output()
-    plan = run(g, {"N": 1, "H": 4}, knobs=TURNS)
+    plan = run(g, {"N": 1, "H": 4}, knobs=PING_PONG)
     run(g, {"N": 5, "H": 40}, plan=plan)
 
 
 def test_clusters():
     g = new_graph()
     convolved(g, [3, 64, 10, 10], [136, 64, 1, 1], **around(0)).set_output()
-    run(g, knobs={**TURNS, "TILE_CGA_N": 2, "STAGES": 3})
+    run(g, knobs={**PING_PONG, "TILE_CGA_N": 2, "STAGES": 3})
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_clusters():
     ],
     ids=["split", "halo", "sums"],
 )
-def test_what_turns_refuse(knobs, what):
+def test_what_ping_pong_refuses(knobs, what):
     fusion = layer([1, 64, 9, 9], [256, 64, 3, 3], around(1))
-    (reason,) = CONV_SM90.legal({**TURNS, **knobs}, fusion, of("sm_90a"))
+    (reason,) = CONV_SM90.legal({**PING_PONG, **knobs}, fusion, of("sm_90a"))
     assert what in f"{reason.what} {reason.supported}"
 
 
 def test_statistics_beside_large_tiles_would_spill():
     fusion = statistics_of([1, 64, 9, 9], [256, 64, 3, 3])
-    knobs = {**TURNS, "TILE_M": 128, "TILE_N": 128}
+    knobs = {**PING_PONG, "TILE_M": 128, "TILE_N": 128}
     (reason,) = CONV_SM90.legal(knobs, fusion, of("sm_90a"))
-    assert "by turns" in reason.what
+    assert "ping-pong" in reason.what
     assert not CONV_SM90.legal({**knobs, "TILE_N": 64}, fusion, of("sm_90a"))
 
 
@@ -141,5 +141,5 @@ def test_an_x_that_is_computed_takes_none():
     g = new_graph()
     x = g.relu(image(g, [1, 64, 9, 9])).set_data_type(dtypes.f16)
     g.conv_fprop(x, image(g, [64, 64, 1, 1]), **around(0)).set_output()
-    (reason,) = CONV_SM90.legal(TURNS, fusion_of(g), of("sm_90a"))
+    (reason,) = CONV_SM90.legal(PING_PONG, fusion_of(g), of("sm_90a"))
     assert "X that is computed" in reason.what

@@ -1,4 +1,4 @@
-"""Warpgroups of matmul_sm90 that take tiles by turns (WARP_SPEC_CFG=4), as code of "sm_90a"."""
+"""Warpgroups of matmul_sm90 that ping-pong (WARP_SPEC_CFG=4), as code of "sm_90a"."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.support.checked import random_inputs
 from .test_matmul_sm80 import strides
 from .test_matmul_sm90 import SMALL, M, new_graph, product, run, softmax
 
-TURNS = {**SMALL, "WARP_SPEC_CFG": 4}
+PING_PONG = {**SMALL, "WARP_SPEC_CFG": 4}
 
 
 @pytest.fixture(params=[2])
@@ -29,7 +29,7 @@ def multiprocessors(request, monkeypatch):
 def test_numbers_of_tiles(tiles, multiprocessors):
     """None, one and several tiles of a warpgroup; stages that do not divide a tile's steps."""
     g, _ = product(dtypes.f16, 64, 64 * tiles, 200)
-    run(g, knobs={**TURNS, "STAGES": 3}, seed=tiles)
+    run(g, knobs={**PING_PONG, "STAGES": 3}, seed=tiles)
 
 
 @pytest.mark.rotating
@@ -38,7 +38,7 @@ def test_numbers_of_tiles(tiles, multiprocessors):
 )
 def test_large_tiles_and_edges(rows, columns, multiprocessors):
     g, _ = product(dtypes.bf16, 2 * rows + 70, 140, 136)
-    run(g, knobs={**TURNS, "TILE_M": rows, "TILE_N": columns, "STAGES": 4})
+    run(g, knobs={**PING_PONG, "TILE_M": rows, "TILE_N": columns, "STAGES": 4})
 
 
 @pytest.mark.in_turn
@@ -47,7 +47,7 @@ def test_large_tiles_and_edges(rows, columns, multiprocessors):
 @pytest.mark.parametrize("cluster", [{"TILE_CGA_M": 2}, {"TILE_CGA_N": 2}], ids=["m", "n"])
 def test_clusters(cluster, multiprocessors):
     g, _ = product(dtypes.f16, 300, 260, 136)
-    run(g, knobs={**TURNS, "STAGES": 3, **cluster})
+    run(g, knobs={**PING_PONG, "STAGES": 3, **cluster})
 
 
 @pytest.mark.in_turn
@@ -60,7 +60,7 @@ def test_epilogues_with_residuals_and_reductions(swap, multiprocessors):
     y = g.add(g.matmul(a, b), g.tensor([1, 1, 128]))
     y = g.swish(g.add(y, g.tensor([2, 130, 128]))).set_output()
     g.reduction(y, "amax").set_dim([1, 1, 1]).set_output().set_data_type(dtypes.f32)
-    run(g, knobs={**TURNS, "SWAP_AB": swap}, slack=3.0)
+    run(g, knobs={**PING_PONG, "SWAP_AB": swap}, slack=3.0)
 
 
 @pytest.mark.in_turn
@@ -71,7 +71,7 @@ def test_reductions_at_the_exit(kept, multiprocessors):
     y = g.relu(g.matmul(a, b))
     dims = [1, 200, 1] if kept == "rows" else [1, 1, 150]
     g.reduction(y, "add").set_dim(dims).set_output().set_data_type(dtypes.f32)
-    run(g, knobs=TURNS, allowance=2.0**-18)
+    run(g, knobs=PING_PONG, allowance=2.0**-18)
 
 
 @pytest.mark.in_turn
@@ -81,18 +81,18 @@ def test_gated_pairs_and_rows_that_are_reduced(multiprocessors):
     a = g.tensor([1, 330, 136])
     gate, up = (g.tensor([1, 136, 64], strides(136, 64, "column")) for _ in range(2))
     g.mul(g.swish(g.matmul(a, gate)), g.matmul(a, up)).set_output()
-    run(g, knobs=TURNS, slack=3.0)
+    run(g, knobs=PING_PONG, slack=3.0)
     g = new_graph(dtypes.bf16)
     a, b = g.tensor([2, 150, 144]), g.tensor([1, 144, 64], strides(144, 64, "column"))
     softmax(g, g.matmul(a, b), [2, 150, 1]).set_output()
-    run(g, knobs=TURNS, slack=3.0)
+    run(g, knobs=PING_PONG, slack=3.0)
 
 
 @pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f32], ids=str)
 def test_other_types(dtype, multiprocessors):
     g, _ = product(dtype, 70, 200, 208)
-    run(g, knobs=TURNS, allowance=2.0**-10)  # f32 operands are cut to tf32
+    run(g, knobs=PING_PONG, allowance=2.0**-10)  # f32 operands are cut to tf32
 
 
 @pytest.mark.in_turn
@@ -100,7 +100,7 @@ def test_one_plan_serves_every_size(multiprocessors):
     g = new_graph(dtypes.f16)
     a, b = g.tensor([1, M, 144]), g.tensor([1, 144, 80], strides(144, 80, "column"))
     g.relu(g.matmul(a, b)).set_output()
-    plan = run(g, {"M": 3}, knobs=TURNS)
+    plan = run(g, {"M": 3}, knobs=PING_PONG)
     for rows in (64, 500):
         run(g, {"M": rows}, plan=plan)
 
@@ -108,7 +108,7 @@ def test_one_plan_serves_every_size(multiprocessors):
 @pytest.mark.in_turn
 def test_results_are_the_same_in_every_run(multiprocessors):
     g, c = product(dtypes.f16, 100, 200, 136, output=dtypes.f32)
-    plan = run(g, knobs=TURNS, allowance=2.0**-17)
+    plan = run(g, knobs=PING_PONG, allowance=2.0**-17)
     inputs = random_inputs(g.graph.finalize(), {})
     found = [machine.current().run(plan, inputs, sizes={}, seed=seed)[c.uid] for seed in range(3)]
     np.testing.assert_array_equal(found[0], found[1])
@@ -125,7 +125,7 @@ def test_results_are_the_same_in_every_run(multiprocessors):
     ],
     ids=["registers", "promoted", "split", "sums"],
 )
-def test_what_turns_refuse(made, knobs, what):
+def test_what_ping_pong_refuses(made, knobs, what):
     g, _ = product(*made)
     with pytest.raises(cudnnGraphNotSupportedError, match=what):
-        run(g, knobs={**TURNS, **knobs})
+        run(g, knobs={**PING_PONG, **knobs})

@@ -1,12 +1,12 @@
 # pyright: basic
-"""Turns of warpgroups, of which one multiplies while others do something else.
+"""Ping-pong of warpgroups: one multiplies while others do something else.
 
-`TileTurns`: each has tiles of its own.
+`TilePingPong`: each has tiles of its own.
 
     warpgroup 0    multiply 0 | epilogue 0 | multiply 2 | epilogue 2 ...
     warpgroup 1               | multiply 1 | epilogue 1 | multiply 3 ...
 
-`StepTurns`: each has a part of every tile; one starts a step's products while the others are at
+`StepPingPong`: each has a part of every tile; one starts a step's products while the others are at
 what lies between products, as a softmax.
 
     warpgroup 0    start products | between       | start products | ...
@@ -35,8 +35,8 @@ _WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 
 @dataclass(frozen=True)
-class TileTurns:
-    """Turns of so many warpgroups; barriers: memory of `barrier_bytes`."""
+class TilePingPong:
+    """Ping-pong of so many warpgroups; barriers: memory of `barrier_bytes`."""
 
     warpgroups: int
     barriers: Any
@@ -54,9 +54,9 @@ class TileTurns:
         """The phase that a warpgroup's first `wait` takes: the first has nobody to wait for."""
         return ops.select(own.eq(0), ops.const(1), ops.const(0))
 
-    def wait(self, own: Any, turn: Any) -> None:
-        """Waits for a warpgroup's turn, which is 0 and 1 alternately."""
-        mbarrier.wait(self._barrier(own), turn)
+    def wait(self, own: Any, phase: Any) -> None:
+        """Waits until a warpgroup may multiply; phase: 0 and 1 alternately."""
+        mbarrier.wait(self._barrier(own), phase)
 
     def end(self, own: Any, lane: Any) -> None:
         """By every warp, once it has waited for its last stage; lane: of the thread."""
@@ -77,8 +77,8 @@ def later(cursor: Cursor, uses: Any, stages: int) -> Cursor:
 
 
 @dataclass(frozen=True)
-class StepTurns:
-    """Turns of so many warpgroups, of which one alone never waits.
+class StepPingPong:
+    """Ping-pong of so many warpgroups; one alone never waits.
 
     own: this one's number.  first_barrier: the first of as many named barriers.
     """
@@ -88,13 +88,13 @@ class StepTurns:
     first_barrier: int
 
     def begin(self) -> None:
-        """Before the first step: nobody gave the first warpgroup its first turn."""
+        """Before the first step: nobody lets the first warpgroup go."""
         if self.warpgroups > 1:
             with ops.if_(self.own.eq(0)):
                 self._give(0)
 
     def wait(self) -> None:
-        """Waits until it is this warpgroup's turn to start products."""
+        """Waits until this warpgroup may start products."""
         if self.warpgroups > 1:
             nvvm.barrier(
                 barrier_id=self._barrier(self.own),
@@ -102,14 +102,14 @@ class StepTurns:
             )
 
     def end(self) -> None:
-        """Gives the turn to the next warpgroup."""
+        """Lets the next warpgroup start its products."""
         if self.warpgroups > 1:
             following = self.own + 1
             is_last = following.eq(self.warpgroups)
             self._give(ops.select(is_last, 0, following))
 
     def finish(self) -> None:
-        """After the last step: the turn that the last warpgroup gave to the first is taken."""
+        """After the last step: takes what the last warpgroup left for the first."""
         if self.warpgroups > 1:
             with ops.if_(self.own.eq(0)):
                 self.wait()
