@@ -53,7 +53,7 @@ class _LargeAttention(Attention):
         self.logits = math.exp(random.uniform(*map(math.log, _LOGITS)))
         if self.kind == "steep":  # keys grow to four times what they are at first
             self.logits /= 4
-        self.is_turned = False
+        self.is_transposed = False
         self.sums: list[Any] = []
 
     def drawn(self) -> LargeDrawn:
@@ -65,7 +65,7 @@ class _LargeAttention(Attention):
     def tensor(
         self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
     ) -> Any:
-        self.is_turned |= turned
+        self.is_transposed |= turned
         made = super().tensor(dims, name, dtype, turned)
         if not name:
             self.values[made.get_name()] = lambda rng, shape: rng.uniform(0.25, 2, shape)
@@ -85,7 +85,7 @@ class _LargeAttention(Attention):
 
     def _key_numbers(self, rng: Any, shape: tuple[int, ...]) -> Any:
         """1 and the steps that make a key's score greater by what is wanted, or nearly."""
-        if self.is_turned:
+        if self.is_transposed:
             shape = (*shape[:-2], shape[-1], shape[-2])
         depth = shape[-1]
         of_step = 1.5 * _STEP * self._size()
@@ -93,7 +93,7 @@ class _LargeAttention(Attention):
         steps = np.minimum(np.rint(wanted / of_step), _STEEPEST * depth)[..., None]
         elements = rng.permuted(np.broadcast_to(np.arange(depth), shape), axis=-1)
         found = 1 + _STEP * (steps // depth + (elements < steps % depth))
-        return np.swapaxes(found, -1, -2) if self.is_turned else found
+        return np.swapaxes(found, -1, -2) if self.is_transposed else found
 
     def _growth(self, rng: Any, shape: tuple[int, ...], steepest: float) -> Any:
         """By how much scores of keys are greater than the smallest."""

@@ -59,7 +59,7 @@ class cudnnReduceTensorOp_t(IntEnum):
 
 
 class cudnnConvolutionMode_t(IntEnum):
-    """Whether the filter is turned around."""
+    """Whether the filter is flipped."""
 
     CUDNN_CONVOLUTION = 0
     CUDNN_CROSS_CORRELATION = 1

@@ -4,7 +4,7 @@ Along each spatial dim, a tap of the filter lies on a pixel of the image for an 
 
     pixel = output * stride - pre + tap * dilation
 
-(of a filter that is turned around, taps - 1 - tap).  In each group of channels,
+(of a filter that is flipped, taps - 1 - tap).  In each group of channels,
 
     response[batch, filter, output] = sum of image[batch, channel, pixel] * w[filter, channel, tap]
 

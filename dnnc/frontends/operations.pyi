@@ -268,7 +268,7 @@ class Operations:
         X [N, C, (D, H,) W], W [K, C / groups, (T, R,) S], Y [N, K, (O, P,) Q].
         pre_padding, post_padding, stride, dilation: in elements, one a spatial dim.
         Q = (W + pre + post - dilation * (S - 1) - 1) // stride + 1.  The number of groups is C over
-        W's second dim.  CROSS_CORRELATION applies the filter as it is, CONVOLUTION turned around.
+        W's second dim.  CROSS_CORRELATION applies the filter as it is, CONVOLUTION flipped.
         Source: cuDNN graph API, ConvolutionFwd operation.
 
         Arguments:

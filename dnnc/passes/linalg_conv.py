@@ -170,13 +170,13 @@ class _Windows:
         self.sizes = SpatialSizes(low, op.tensor(op.contraction.moved))
         self.last_taps = [
             structure.emit_size(taps - 1, low.symbols)
-            if taps.constant is None and self._is_turned
+            if taps.constant is None and self._is_flipped
             else None
             for taps in op.filter.shape[2:]
         ]
 
     @property
-    def _is_turned(self) -> bool:
+    def _is_flipped(self) -> bool:
         return self.op.convolution_mode == "CONVOLUTION"
 
     def places(self, at: _Indices) -> tuple[list[Any], Any, Any]:
@@ -221,7 +221,7 @@ class _Windows:
     def _reach(self, at: _Indices, axis: int) -> Any:
         """Pixels from the first one under the filter to that under the tap."""
         tap, dilation = at.loop("tap")[axis], self.op.dilation[axis]
-        if not self._is_turned:
+        if not self._is_flipped:
             return scaled(tap, dilation)
         last = self.op.filter.shape[2 + axis].constant  # the last tap lies on the first pixel
         if last is None:

@@ -273,7 +273,7 @@ def _from_ordered(number: Any) -> Any:
 
 
 def _flipped(bits: Any) -> Any:
-    """The bits below the sign turned around where it is set: its own inverse."""
+    """The bits below the sign inverted where it is set: its own inverse."""
     sign = arith.ShRSIOp(bits, constant(31, bits.type)).result
     return arith.XOrIOp(bits, arith.AndIOp(sign, constant(_NAN, bits.type)).result).result
 

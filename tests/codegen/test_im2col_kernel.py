@@ -11,7 +11,7 @@ from dnnc.codegen.hopper import cluster, im2col, mbarrier
 from dnnc.codegen.hopper.cluster import Cluster
 from dnnc.codegen.hopper.im2col import Im2colBox, Window
 from dnnc.codegen.hopper.pipeline import Cursor, Pipeline
-from dnnc.codegen.hopper.staged_store import turn_of
+from dnnc.codegen.hopper.staged_store import swizzle_of
 from dnnc.codegen.memory.smem import CHUNK_BYTES, byte_pointer
 from dnnc.codegen.memory.tensors import GlobalTensor, register_type
 from dnnc.codegen.state import loop
@@ -117,7 +117,7 @@ class Columns:
 
         def one(number, _):
             row, chunk = ops.div(number, per_row), ops.rem(number, per_row)
-            turn = turn_of(box.row_bytes, row) if box.is_swizzled else 0
+            turn = swizzle_of(box.row_bytes, row) if box.is_swizzled else 0
             byte = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn)
             place = byte_pointer(slot, ops.add(ops.mul(row, box.row_bytes), byte))
             value = ops.load(place, ops.vector_type(element, width), CHUNK_BYTES)

@@ -4,7 +4,7 @@ import pytest
 
 from dnnc import Dim, dtypes
 from dnnc.codegen.hopper import tma
-from dnnc.codegen.hopper.staged_store import StagedStore, turn_of
+from dnnc.codegen.hopper.staged_store import StagedStore, swizzle_of
 from dnnc.dialect.tensor import Tensor
 from dnnc.expr import Expr
 
@@ -89,5 +89,5 @@ def test_staged_chunks_are_swizzled_as_the_map_says(dtype, columns):
     mask = span // 16 - 1
     for row in range(64):
         address = row * span
-        assert turn_of(span, row) == (address >> 7 & mask) << 4
+        assert swizzle_of(span, row) == (address >> 7 & mask) << 4
     assert store.bytes % 1024 == 0

@@ -61,12 +61,12 @@ def test_references_are_the_sums_over_every_pair_of_pixel_and_tap(name):
     spatial = x.ndim - 2
     pre = parameters.get("pre_padding", parameters.get("padding", [0] * spatial))
     stride, dilation = (parameters.get(n, [1] * spatial) for n in ("stride", "dilation"))
-    is_turned = parameters.get("convolution_mode") == "CONVOLUTION"
+    is_transposed = parameters.get("convolution_mode") == "CONVOLUTION"
     k_group = len(w) // (x.shape[1] // w.shape[1])
     dx, dw = np.zeros_like(x), np.zeros_like(w)
     for k, c, *tap in itertools.product(*map(range, w.shape)):
         channel = k // k_group * w.shape[1] + c
-        lies = [n - 1 - t if is_turned else t for t, n in zip(tap, w.shape[2:], strict=True)]
+        lies = [n - 1 - t if is_transposed else t for t, n in zip(tap, w.shape[2:], strict=True)]
         for n, *output in itertools.product(range(len(y)), *map(range, y.shape[2:])):
             pixel = [
                 o * s - p + t * d

@@ -46,7 +46,7 @@ class AsyncRing:
         smem.wait(self.stages - 2)
         ops.barrier()
 
-    def turn(self, slots: Slots, load: Callable[[Any], None]) -> Any:
+    def advance(self, slots: Slots, load: Callable[[Any], None]) -> Any:
         """The next stage, which is there for all threads; load(offset) starts the copies of the use
         `stages - 1` further on, and commits them."""
         if self.stages == 1:

@@ -9,7 +9,7 @@ lane 4i + q has those from 4q on, of row i.  As f16 they are the two words of a 
 
 The order of k is another, and the same for A and B.  Where k is rows (`transposed`), lane 4i + q
 has columns 2i and 2i + 1 of rows 2q and 2q + 1, which are split into a fragment of the even columns
-and one of the odd: a lane's sums of both are four neighbours (`turned_bytes.quads`).
+and one of the odd: a lane's sums of both are four neighbours (`transposed_bytes.quads`).
 """
 
 from __future__ import annotations

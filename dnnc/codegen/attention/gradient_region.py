@@ -47,12 +47,12 @@ class GradientRegion:
     """SSA values of the parts.
 
     twins: tensors in the workspace that hold operands, in a wider type or at other strides, by the
-    operand's name.  turned: those that hold them with rows contiguous; see `bwd_turned`.
+    operand's name.  transposed: those that hold them with rows contiguous; see `bwd_transposed`.
     """
 
     region: Region
     twins: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    turned: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    transposed: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     # ---- products
 
@@ -472,8 +472,8 @@ def transposed(condition: Condition) -> Condition:
         return Either(tuple(map(transposed, condition.parts)))
     if isinstance(condition, Compare):
         form = condition.form
-        turned = Linear(form.column, form.row, form.number, form.terms)
-        return Compare(condition.predicate, turned, condition.places)
+        exchanged = Linear(form.column, form.row, form.number, form.terms)
+        return Compare(condition.predicate, exchanged, condition.places)
     return Anything()
 
 

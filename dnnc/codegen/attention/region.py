@@ -79,7 +79,7 @@ class AttentionRegion:
     def operand(self, call: int, place: int) -> tuple[Tensor, bool]:
         """(tensor in memory, whether its last two axes are exchanged) of a product's operand."""
         source = self.source(call, place)
-        return source.tensor, source.is_turned
+        return source.tensor, source.is_transposed
 
     def source(self, call: int, place: int) -> Source:
         """Where a product's operand lies in memory; of computed queries, as if they did."""

@@ -1,6 +1,6 @@
 # pyright: basic
-"""Where the operands of an attention's products lie in memory: turned, gathered, or multiplied by
-numbers on their way."""
+"""Where the operands of an attention's products lie in memory: transposed, gathered, or multiplied
+by numbers on their way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONVERSIONS = ("arith.constant", "arith.extf", "arith.truncf")
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where an operand lies.  is_turned: whether its last two axes are exchanged.
+    """Where an operand lies.  is_transposed: whether its last two axes are exchanged.
 
     kind: "", or how rows are found: "paged", tensor [blocks, heads, size, elements], index the
     table of pages; "packed", tensor [1, heads, rows, elements], index where each entry of the
@@ -36,7 +36,7 @@ class Source:
     """
 
     tensor: Tensor
-    is_turned: bool
+    is_transposed: bool
     kind: str = ""
     lengths: Tensor | None = None
     index: Tensor | None = None
@@ -49,10 +49,10 @@ class Source:
         """Whether rows are looked up."""
         return self.kind in ("paged", "packed")
 
-    def axes(self, *, is_turned: bool) -> tuple[int, int]:
-        """(axis of a head's elements, axis of rows); is_turned: of an operand [elements, rows]."""
+    def axes(self, *, is_transposed: bool) -> tuple[int, int]:
+        """(axis of a head's elements, axis of rows); is_transposed: of one [elements, rows]."""
         last, before = self.tensor.rank - 1, self.tensor.rank - 2
-        return (last, before) if self.is_turned == is_turned else (before, last)
+        return (last, before) if self.is_transposed == is_transposed else (before, last)
 
     @property
     def batch(self) -> tuple[Expr, ...]:
@@ -64,24 +64,24 @@ class Source:
 
 def source_of(region: Region, value: Any) -> Source:
     """Where a product's operand lies in memory."""
-    turned, arguments, lengths = False, region.arguments, None
+    is_transposed, arguments, lengths = False, region.arguments, None
     while value not in arguments:
         operation = value.owner
         if LOAD in operation.attributes:
-            return _gathered(region, operation, turned)
+            return _gathered(region, operation, is_transposed)
         if (along := multiple(region, operation)) is not None:
             value = along
             continue
         if _selects(operation):
             value, lengths = _cut(operation)
             continue
-        turned ^= turns(operation)
+        is_transposed ^= exchanges_last(operation)
         inputs = inputs_of(operation)
         value = inputs[0] if inputs else _extracted(operation)
     if lengths is None:
-        return Source(arguments[value], turned)
+        return Source(arguments[value], is_transposed)
     known = arguments.get(lengths)
-    return Source(arguments[value], turned, "cut", known, values=(lengths, None))
+    return Source(arguments[value], is_transposed, "cut", known, values=(lengths, None))
 
 
 def _selects(operation: Any) -> bool:
@@ -99,7 +99,7 @@ def _cut(operation: Any) -> tuple[Any, Any]:
     return rows, sides[1 if is_less else 0]
 
 
-def _gathered(region: Region, operation: Any, turned: bool) -> Source:
+def _gathered(region: Region, operation: Any, is_transposed: bool) -> Source:
     kind = ir.StringAttr(operation.attributes[LOAD]).value
     lengths, index, memory = extracts(operation)
     arguments = region.arguments
@@ -107,7 +107,7 @@ def _gathered(region: Region, operation: Any, turned: bool) -> Source:
     if FACTOR in operation.attributes:
         factor = structure.from_attribute(operation.attributes[FACTOR])
     return Source(
-        arguments[memory], turned, kind, arguments.get(lengths), arguments.get(index),
+        arguments[memory], is_transposed, kind, arguments.get(lengths), arguments.get(index),
         (lengths, index), region.dims_of(lengths)[0], factor,
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ def _extracted(operation: Any) -> Any:
     return found
 
 
-def turns(operation: Any) -> bool:
+def exchanges_last(operation: Any) -> bool:
     """Whether a view exchanges the last two axes."""
     if not inputs_of(operation):
         return False  # a reshape of the batch

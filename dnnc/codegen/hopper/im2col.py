@@ -95,7 +95,7 @@ class Im2colBox:
 
     tensor: the input [N, C, (D,) H, W], its channels contiguous.  windows: of its spatial axes,
     in their order.  element: how the elements are read, as the driver names types ("" for the
-    tensor's own).  is_swizzled: rows of 16 to 128 bytes are turned against bank conflicts.
+    tensor's own).  is_swizzled: rows of 16 to 128 bytes are swizzled against bank conflicts.
     """
 
     tensor: Tensor

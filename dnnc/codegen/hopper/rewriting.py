@@ -66,7 +66,7 @@ class RawRows:
         return ops.concat(parts)
 
     def _offset(self, row: Any, byte: Any) -> Any:
-        """Bytes from the tile's start; rows of 16 bytes, or of more than 128, are not turned."""
+        """Bytes from the tile's start; rows of 16 bytes, or of more than 128, are not swizzled."""
         if not CHUNK_BYTES < self.row_bytes <= ROW_BYTES:
             return row * self.row_bytes + byte
         tile = SwizzledTile(1, self.row_bytes)

@@ -62,7 +62,7 @@ class SplitSum:
     def exchange(self, sums: Sequence[Any], thread: Any, phase: Any) -> None:
         """Shows this block's accumulators to the cluster, and waits for those of all blocks.
 
-        thread: among the consumers.  phase: of the tile, 0 and 1 in turn.
+        thread: among the consumers.  phase: of the tile, 0 and 1 alternately.
         """
         self.wait_free(phase)
         if self.is_shared:  # products of other warps may still read the operands

@@ -16,18 +16,18 @@ from ..ampere import mma
 from ..memory.smem import pointer_to
 from ..memory.tensors import register_type
 from . import tma, wgmma
-from .staged_store import ALIGNMENT, TURNED_ROW_BYTES, turn_of, turned_offset
+from .staged_store import ALIGNMENT, TRANSPOSED_ROW_BYTES, swizzle_of, transposed_offset
 
 
 @dataclass(frozen=True)
 class StagedLoad:
     """The buffer and the box of one tensor's chunk.
 
-    box: [columns, 64 rows], innermost first; turned: [64 rows, columns], of 16-bit elements.
+    box: [columns, 64 rows], innermost first; transposed: [64 rows, columns], of 16-bit elements.
     """
 
     box: tma.MovedBox
-    is_turned: bool = False
+    is_transposed: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -41,12 +41,12 @@ class StagedLoad:
     def take(self, buffer: Any, thread: Any, first: int = 0, columns: int = 0) -> list[list[Any]]:
         """[column block of 8][upper, lower row] of a chunk: pairs of neighbours.
 
-        buffer: i32 address.  thread: of the warpgroup.  first, columns: of a turned chunk, those
-        that are taken; default: all.
+        buffer: i32 address.  thread: of the warpgroup.  first, columns: of a transposed chunk,
+        those that are taken; default: all.
         """
-        if self.is_turned:
-            buffer = buffer + first * TURNED_ROW_BYTES
-            return self._take_turned(buffer, thread, columns or self.box.extents[1])
+        if self.is_transposed:
+            buffer = buffer + first * TRANSPOSED_ROW_BYTES
+            return self._take_transposed(buffer, thread, columns or self.box.extents[1])
         assert first == 0, "columns of a row lie in one chunk"
         if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
             return self._take_matrices(buffer, thread)
@@ -58,23 +58,23 @@ class StagedLoad:
         row = warp * 16 + (lane & 15)
         start = buffer + row * self.box.row_bytes
         # Lanes 16 to 31 name the rows of the second column block.
-        turned = turn_of(self.box.row_bytes, row) ^ ((lane >> 4) << 4)
+        swizzled = swizzle_of(self.box.row_bytes, row) ^ ((lane >> 4) << 4)
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, self.box.extents[0] // 8, 2):
-            pointer = pointer_to(start + (turned ^ (block * 16)))
+            pointer = pointer_to(start + (swizzled ^ (block * 16)))
             words = mma.load_matrices(pointer, transposed=False)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
         return found
 
-    def _take_turned(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
+    def _take_transposed(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
         """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, columns // 8, 2):
-            offset = turned_offset(thread, min(2, columns // 8 - block))
-            place = buffer + (offset + block * 8 * TURNED_ROW_BYTES)
+            offset = transposed_offset(thread, min(2, columns // 8 - block))
+            place = buffer + (offset + block * 8 * TRANSPOSED_ROW_BYTES)
             pointer = pointer_to(place)
             words = mma.load_matrices(pointer, transposed=True)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
@@ -89,9 +89,9 @@ class StagedLoad:
         for half in (0, 1):
             at = row + 8 * half
             start = buffer + at * self.box.row_bytes
-            turn = turn_of(self.box.row_bytes, at)
+            swizzle = swizzle_of(self.box.row_bytes, at)
             for block, pairs in enumerate(found):
                 byte = column * size + block * 8 * size
-                pointer = pointer_to(start + (byte ^ turn))
+                pointer = pointer_to(start + (byte ^ swizzle))
                 pairs.append(ops.load(pointer, pair, 2 * size))
         return found

@@ -4,7 +4,7 @@
 A warpgroup writes a chunk [64 rows, columns] of fragments (`wgmma.AccumulatorLayout`) to shared
 memory, swizzled as the chunk's tensor map says, and one thread starts its copy.  What lies past
 the tensor's edges is not stored.  Of a tensor whose contiguous elements lie along the rows the
-chunk is *turned*: `stmatrix` transposes its 8x8 matrices on the way.
+chunk is *transposed*: `stmatrix` transposes its 8x8 matrices on the way.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from ..state import each
 from . import tma, wgmma
 
 ALIGNMENT = 1024  # of a buffer: the repeat of the widest swizzle
-TURNED_BYTES = 2  # of an element of a turned chunk
-TURNED_ROW_BYTES = wgmma.M * TURNED_BYTES
+TRANSPOSED_BYTES = 2  # of an element of a transposed chunk
+TRANSPOSED_ROW_BYTES = wgmma.M * TRANSPOSED_BYTES
 
 
 @dataclass(frozen=True)
 class StagedStore:
     """The buffer and the box of one output's chunk.
 
-    box: [columns, 64 rows], innermost first, the rows along one axis or more; turned: [64 rows,
+    box: [columns, 64 rows], innermost first, the rows along one axis or more; transposed: [64 rows,
     columns], the columns along one axis or two.  kept: of columns along two, how many of those
     along the first are stored, by a copy for each place along the second; 0: all, by one.
     """
 
     box: tma.Box
-    is_turned: bool = False
+    is_transposed: bool = False
     kept: int = 0
 
     def __post_init__(self) -> None:
-        rows = self.box.extents[:1] if self.is_turned else self.box.extents[1:]
+        rows = self.box.extents[:1] if self.is_transposed else self.box.extents[1:]
         assert math.prod(rows) == wgmma.M, "a chunk has the rows of one instruction"
         assert self.box.row_bytes in tma.SWIZZLES, f"no swizzle for rows of {self.box.row_bytes}"
-        assert not self.is_turned or self.element_bytes == TURNED_BYTES, "stmatrix takes 16 bits"
-        assert not self.kept or self.is_turned, "rows of a box are its columns"
+        assert not self.is_transposed or self.element_bytes == TRANSPOSED_BYTES, (
+            "stmatrix takes 16 bits"
+        )
+        assert not self.kept or self.is_transposed, "rows of a box are its columns"
 
     @property
     def element_bytes(self) -> int:
@@ -67,11 +69,11 @@ class StagedStore:
 
         buffer: i32 address.  thread: of the warpgroup.  pairs: [column block of 8][upper, lower
         row] of two neighbours, vectors of the tensor's register type.  first: their first column;
-        of a chunk that is not turned, 0.
+        of a chunk that is not transposed, 0.
         """
-        assert self.is_turned or first == 0, "columns of a row lie in one chunk"
-        if self.is_turned:
-            self._put_turned(buffer + first * TURNED_ROW_BYTES, thread, pairs)
+        assert self.is_transposed or first == 0, "columns of a row lie in one chunk"
+        if self.is_transposed:
+            self._put_transposed(buffer + first * TRANSPOSED_ROW_BYTES, thread, pairs)
         elif self.element_bytes == 2:
             self._put_matrices(buffer, thread, pairs)
         else:
@@ -84,23 +86,23 @@ class StagedStore:
         row = warp * 16 + (lane & 15)
         start = buffer + row * self.box.row_bytes
         # Lanes 16 to 31 name the rows of the second column block.
-        turned = turn_of(self.box.row_bytes, row)
+        swizzled = swizzle_of(self.box.row_bytes, row)
         if together == 2:
-            turned = turned ^ ((lane >> 4) << 4)
+            swizzled = swizzled ^ ((lane >> 4) << 4)
         for block in range(0, len(pairs), together):
-            offset = turned ^ (block * CHUNK_BYTES)
+            offset = swizzled ^ (block * CHUNK_BYTES)
             registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
             store_matrices(start + offset, registers, "row")
 
-    def _put_turned(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+    def _put_transposed(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By `stmatrix` that transposes: 16 rows of two column blocks an instruction."""
-        start = buffer + turned_offset(thread)
+        start = buffer + transposed_offset(thread)
         for block in range(0, len(pairs), 2):
             words = [_word(word) for pair in pairs[block : block + 2] for word in pair]
-            store_matrices(start + block * 8 * TURNED_ROW_BYTES, words, "col")
+            store_matrices(start + block * 8 * TRANSPOSED_ROW_BYTES, words, "col")
 
     def put_quads(self, buffer: Any, thread: Any, quads: Sequence[Sequence[Any]]) -> None:
-        """`put` of four neighbours, of 16 columns after 16 columns: `turned_bytes.quads`.
+        """`put` of four neighbours, of 16 columns after 16 columns: `transposed_bytes.quads`.
 
         quads: [column block of 16][upper, lower row] of vectors of the tensor's register type.
         """
@@ -114,10 +116,10 @@ class StagedStore:
         for half in (0, 1):
             at = row + 8 * half
             start = buffer + at * self.box.row_bytes
-            turn = turn_of(self.box.row_bytes, at)
+            swizzle = swizzle_of(self.box.row_bytes, at)
             for number, block in enumerate(blocks):
                 byte = column * bytes_ + number * 8 * bytes_
-                pointer = pointer_to(start + (byte ^ turn))
+                pointer = pointer_to(start + (byte ^ swizzle))
                 ops.store(pointer, block[half], 2 * bytes_)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any], policy: Any = None) -> None:
@@ -131,13 +133,13 @@ class StagedStore:
 
         @each(0, count)
         def _(i: Any) -> None:
-            place = buffer + i * (columns * TURNED_ROW_BYTES)
+            place = buffer + i * (columns * TRANSPOSED_ROW_BYTES)
             corner = [first, second, third + i, *outer]
             tma.store(pointer_to(place), map_, corner, policy)
 
 
-def turned_offset(thread: Any, blocks: int = 2) -> Any:
-    """Where in a turned chunk lies the 16 bytes' row that a thread names for two column blocks.
+def transposed_offset(thread: Any, blocks: int = 2) -> Any:
+    """Where in a transposed chunk lies the 16 bytes' row that a thread names for two column blocks.
 
     Its matrices, in order: the upper 8 rows of the warp's 16, the lower ones, then the same of the
     second column block; of one block, those of the first again.
@@ -147,8 +149,8 @@ def turned_offset(thread: Any, blocks: int = 2) -> Any:
     if blocks == 2:
         column = column + ((lane >> 4) << 3)
     chunk = warp * 2 + ((lane >> 3) & 1)
-    turned = (chunk << 4) ^ turn_of(TURNED_ROW_BYTES, column)
-    return column * TURNED_ROW_BYTES + turned
+    swizzled = (chunk << 4) ^ swizzle_of(TRANSPOSED_ROW_BYTES, column)
+    return column * TRANSPOSED_ROW_BYTES + swizzled
 
 
 def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
@@ -161,7 +163,7 @@ def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
     )
 
 
-def store_turned(address: Any, offset: int, words: Sequence[Any]) -> None:
+def store_transposed(address: Any, offset: int, words: Sequence[Any]) -> None:
     """`store_matrices` of four matrices that are transposed, some bytes from an address on.
 
     The offset is a part of the instruction: LLVM would keep a register for each address.
@@ -175,7 +177,7 @@ def store_turned(address: Any, offset: int, words: Sequence[Any]) -> None:
     )
 
 
-def turn_of(row_bytes: int, row: Any) -> Any:
+def swizzle_of(row_bytes: int, row: Any) -> Any:
     """The number that a swizzle of rows of 16 to 128 bytes combines with the byte offset in a row.
 
     The driver's swizzles are on address bits: bits 4 to 6 get what bits 7 to 9 hold, as many as a

@@ -39,7 +39,7 @@ class Box:
     tensor: in memory.  axes: the tensor's axes of the box, innermost first; every other axis has
     an extent of 1 in the box.  extents: of the box along `axes`.  element: how the elements are
     read, as the driver names types ("" for the tensor's own).  is_swizzled: rows of the box, of
-    16 to 128 bytes, are turned against bank conflicts; otherwise they follow each other.
+    16 to 128 bytes, are swizzled against bank conflicts; otherwise they follow each other.
     """
 
     tensor: Tensor

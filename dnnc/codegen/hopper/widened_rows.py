@@ -13,7 +13,7 @@ from typing import Any
 from .. import ops
 from ..memory.smem import CHUNK_BYTES, pointer_to
 from ..scalars.byte_math import f16_words
-from .turned_bytes import by_turns
+from .transposed_bytes import in_rounds
 from .wgmma import ROW_BYTES
 
 GROUP = 8  # rows that a warp widens at once
@@ -36,7 +36,7 @@ class WidenedRows:
         row, chunk = lane >> 2, lane & 3
         first = source + (row * SOURCE_BYTES + ((chunk ^ ((row >> 1) & 3)) * CHUNK_BYTES))
         made = target + (row * ROW_BYTES + (((chunk * 2) ^ row) * CHUNK_BYTES))
-        by_turns(
+        in_rounds(
             -(-self.rows // GROUP), warp, warps, _TOGETHER,
             lambda group, count: self._widen(first, made, group, warps, count),
         )  # fmt: skip

@@ -91,13 +91,13 @@ class _Rotation(Norm):
         low = _columns(steps, x, first, first + half)
         high = _columns(steps, x, first + half, first + self.width)
         modes = ("sub", "add")[:: self.sign]
-        turned = [
+        rotated = [
             steps.pointwise(mode, steps.pointwise("mul", a, cos), steps.pointwise("mul", b, sin))
             for mode, a, b in zip(modes, (low, high), (high, low), strict=True)
         ]
         if first:
-            turned.insert(0, self._scaled(steps, _columns(steps, x, 0, first)))
-        steps.add(Concatenate(inputs=tuple(turned), y=y, axis=3, in_place_index=None))
+            rotated.insert(0, self._scaled(steps, _columns(steps, x, 0, first)))
+        steps.add(Concatenate(inputs=tuple(rotated), y=y, axis=3, in_place_index=None))
         return steps.ops
 
     def _scaled(self, steps: Steps, x: Tensor) -> Tensor:
@@ -110,8 +110,8 @@ class _Rotation(Norm):
         first, half = x.shape[3] - self.width, self.width // 2
         rest, low, high = np.split(x, [first, first + half], axis=3)
         cos, sin = np.cos(angles[..., :half]), self.sign * np.sin(angles[..., :half])
-        turned = [rest, low * cos - high * sin, high * cos + low * sin]
-        return self.output_scale * np.concatenate(turned, axis=3)
+        rotated = [rest, low * cos - high * sin, high * cos + low * sin]
+        return self.output_scale * np.concatenate(rotated, axis=3)
 
 
 def _columns(steps: Steps, x: Tensor, start: int, stop: int) -> Tensor:

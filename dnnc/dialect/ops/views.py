@@ -258,8 +258,8 @@ class Reshape(View):
         *outer, m, n = self.x.shape
         if self.y.shape != (*outer, n, m):
             return False
-        turned = {rank - 2: rank - 1, rank - 1: rank - 2}
-        return self._counts_up(lambda axis: turned.get(axis, axis))
+        exchanged = {rank - 2: rank - 1, rank - 1: rank - 2}
+        return self._counts_up(lambda axis: exchanged.get(axis, axis))
 
     def _counts_up(self, place: Callable[[int], int]) -> bool:
         """Whether X's axes are Y's in order; place: of an axis of Y."""

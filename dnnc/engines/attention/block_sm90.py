@@ -26,7 +26,7 @@ from .packed_schedule import PackedSchedule
 from .parts_sm80 import PartStore
 from .schedule import KeyBlocks, Packing, QueryTile, Schedule
 from .sources_sm90 import Rows, SharedQueries
-from .tile_sm90 import TURNERS, SdpaTiling
+from .tile_sm90 import TRANSPOSERS, SdpaTiling
 
 # body(tile, record) gives the next record: see `codegen.state`.
 Body = Callable[[Any, Any], Any]
@@ -81,7 +81,7 @@ class SdpaBlock:
 
         def operand(name: str) -> Rows:
             source = sources[name]
-            axes = source.axes(is_turned=name == "k")
+            axes = source.axes(is_transposed=name == "k")
             given = (self.kernel, self.parts.region, source, axes)
             more = (heights[name], panels[name])
             if name == "q" and packing is not None:
@@ -102,7 +102,7 @@ class SdpaBlock:
         self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
         self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
         self.raw = self.values  # as TMA brings them
-        if t.turns:
+        if t.transposes_values:
             self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
         self.base = base
         self.warp = ops.warp_id()
@@ -137,13 +137,13 @@ class SdpaBlock:
         warps = t.consumers * wgmma.WARPGROUP_THREADS // WARP_THREADS
         with ops.if_(ops.thread_id().eq(0)):
             self.keys.make(1, warps)
-            self.values.make(TURNERS if t.turns else 1, warps)
-            if t.turns:
-                self.raw.make(1, TURNERS)
+            self.values.make(TRANSPOSERS if t.transposes_values else 1, warps)
+            if t.transposes_values:
+                self.raw.make(1, TRANSPOSERS)
             for own in range(t.consumers):
                 self.queries_of(own).make(1, 1)
             if self.ring is not None:
-                self.ring.make(warps + (TURNERS if t.turns else 0))
+                self.ring.make(warps + (TRANSPOSERS if t.transposes_values else 0))
             mbarrier.make_visible()
         if isinstance(self.schedule, PackedSchedule):
             with ops.if_(self.warp.eq(0)):

@@ -95,7 +95,7 @@ class AfterEmitter:
         _, tensor = self.parts.region.outputs[self.parts.results["dq"]]
         rank = tensor.rank
         box = tma.Box(tensor, (rank - 1, rank - 2), (wgmma.M, t.queries))
-        self.store = StagedStore(box, is_turned=True)
+        self.store = StagedStore(box, is_transposed=True)
         self.packed = PackedRows.of(self.kernel, self.parts, "dq")
         if self.packed is None:
             self.map_ = tma.map_argument(self.kernel, box)

@@ -4,8 +4,8 @@
 A block of threads has a block of queries.  It adds up the rows of dO * O, writes
 -log2(e) * base and -delta (times the factor of dS) of each query, as the main kernel's
 multiply-adds take them, fills the block's sums of dQ, if there are any, with zeros, and widens
-or turns operands of fp8.  Queries past the last one get minus infinity and 0, so that their weights
-are 0.
+or transposes operands of fp8.  Queries past the last one get minus infinity and 0, so that their
+weights are 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...expr import Expr
 from ...mlir import arith
-from . import bwd_turned, bwd_widened
+from . import bwd_transposed, bwd_widened
 from .bwd_ahead import Ahead
 from .bwd_packed_tiles import PackedTiles
 from .bwd_schedule import GradientSchedule
@@ -103,8 +103,8 @@ class BeforeEmitter:
             self._clear(self.ahead, s.units * 2, number, thread)
         if self.parts.twins:
             bwd_widened.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
-        if self.parts.turned:
-            bwd_turned.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
+        if self.parts.transposed:
+            bwd_transposed.emit(kernel, self.parts, number, kernel.size(s.blocks), THREADS)
         with ops.if_(has_queries):
             self._rows(number, block, thread)
 

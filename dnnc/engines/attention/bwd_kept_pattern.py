@@ -46,19 +46,20 @@ class KeptReader(GradientReader):
             raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
         if delta.x.shape != dims:
             raise Unlike(f"row sums of {text(delta.x.shape)}", f"the scores' dims, {text(dims)}")
-        if sorted(w.is_turned for w in ds) != [False, True]:
+        if sorted(w.is_transposed for w in ds) != [False, True]:
             raise Unlike("products of dS that are not transposed as a gradient's", ACCEPTED)
-        to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
+        to_q, to_k = of_both if ds[1].is_transposed else reversed(of_both)
         for tensor in (to_v.a, delta.x, ds[0].tensor):
             self._verify_elements(tensor, of_weights, delta)
         if of_weights not in self.fusion.sources(delta.x):
             raise Unlike(f"{delta.label} of what is in memory", "the sum of each row of P * dP")
         made = [self._result(op) for op in (to_q, to_k, to_v)]
         q, k, v, do = map(self._plain, (to_k.b, to_q.b, of_weights.b, of_weights.a))
-        if self._verify_same(to_v, do, is_turned=False) is not None:
+        if self._verify_same(to_v, do, is_transposed=False) is not None:
             raise Unlike(f"{to_v.b.label} cut to lengths", "all rows of dO")
         found = Gradient(
-            None, of_weights, GradientOperands(q, replace(k, is_turned=not k.is_turned), v, do),
+            None, of_weights,
+            GradientOperands(q, replace(k, is_transposed=not k.is_transposed), v, do),
             core, delta, GradientResults(*map(self._memory, made)),
             tuple(op for op in self.fusion.ops if not isinstance(op, Matmul)),
             {

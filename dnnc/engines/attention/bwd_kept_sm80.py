@@ -127,7 +127,7 @@ class KeptPassEmitter(PassEmitter):
         place = self.tile, head, block * t.step
         fetched = walk.fetch(*place)
         load = partial(self._load, head, block + (t.stages - 1), end, has_first=False)
-        at = self.ring.turn(slots, load)
+        at = self.ring.advance(slots, load)
         slot = self._at(at + t.stages_offset)
         products = self._products(smem.byte_pointer(slot, t.others[0].bytes))
         sums = walk.row_sums(products, *place, before, is_masked=is_masked, fetched=fetched)

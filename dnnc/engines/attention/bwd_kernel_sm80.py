@@ -139,7 +139,7 @@ class PassEmitter:
 
     def _rows_of(self, source: Source, head: QueryTile, step: int) -> HeadKeys:
         """The rows of a head of Q, K, V or dO; step: their multiples are gone through."""
-        axes = source.axes(is_turned=source is self.v)
+        axes = source.axes(is_transposed=source is self.v)
         is_of_queries = source.batch[1] == self.parts.dims[1]
         size = self.parts.dims[2 if source in self._queries else 3]
         number = head.batch[1].index().base
@@ -207,7 +207,7 @@ class PassEmitter:
         """The work of a block; rows: what a tile of queries has in registers."""
         t, (slots, now) = self.tiling, state
         fetched = self.walk.fetch(self.tile, head, block * t.step)
-        at = self.ring.turn(
+        at = self.ring.advance(
             slots, lambda place: self._load(head, block + (t.stages - 1), end, place)
         )
         slot = self._at(at + t.stages_offset)

@@ -10,7 +10,7 @@
                        a barrier of both; start dQ' = K' @ dS', start dK += dS' @ Q
                        wait for dQ' and dV, hand dQ' over while dK runs, wait for dK
 
-There are two buffers of dS, used by the same turns as stages of queries, so that one barrier a step
+There are two buffers of dS, used in step with stages of queries, so that one barrier a step
 is enough: a warpgroup comes to the next one after its dQ' has read the last buffer but one.
 """
 
@@ -25,7 +25,7 @@ from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.hopper.staged_store import store_turned, turned_offset
+from ...codegen.hopper.staged_store import store_transposed, transposed_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
 from ...codegen.memory.tensors import GlobalTensor
@@ -92,15 +92,15 @@ class GradientEmitter:
         # Panels of a tile of keys, of a block of queries, and the same as transposed operands.
         self.key_rows = wgmma.Panels(t.keys, 2)
         self.query_rows = wgmma.Panels(t.queries, 2)
-        self.keys_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.keys)
-        self.queries_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.queries)
-        self.do_turned = wgmma.Panels(64 * t.width_panels, 2, False, t.queries)
+        self.keys_transposed = wgmma.Panels(64 * t.depth_panels, 2, False, t.keys)
+        self.queries_transposed = wgmma.Panels(64 * t.depth_panels, 2, False, t.queries)
+        self.do_transposed = wgmma.Panels(64 * t.width_panels, 2, False, t.queries)
 
     def rows_of(self, name: str, panels: int) -> MemoryRows:
         """The rows of q, k, v or do, as they lie in memory."""
         t, source = self.tiling, self.parts.source(name)
         return MemoryRows(
-            self.kernel, self.parts.region, source, source.axes(is_turned=name == "v"),
+            self.kernel, self.parts.region, source, source.axes(is_transposed=name == "v"),
             self.parts.dims[:-2], t.keys if name in "kv" else t.queries, panels,
         )  # fmt: skip
 
@@ -380,8 +380,8 @@ class GradientEmitter:
         """The descriptors of operands in shared memory, and the thread's places there."""
         t = self.tiling
         self.describe_keys(self.own)
-        panel = 0 if t.shares_queries else self.own * self.keys_turned.panel_bytes
-        self.k_turned = self.described(panel, self.keys_turned)
+        panel = 0 if t.shares_queries else self.own * self.keys_transposed.panel_bytes
+        self.k_transposed = self.described(panel, self.keys_transposed)
         part = self.own * (t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
         self.ds_all = self.described(part + t.ds_offset, self.query_rows)
         self.describe_queries()
@@ -400,8 +400,8 @@ class GradientEmitter:
         t = self.tiling
         self.q_rows = self.described(t.q_offset, self.query_rows)
         self.do_rows = self.described(t.do_offset, self.query_rows)
-        self.q_turned = self.described(t.q_offset, self.queries_turned)
-        self.do_turned_ = self.described(t.do_offset, self.do_turned)
+        self.q_transposed = self.described(t.q_offset, self.queries_transposed)
+        self.do_transposed_ = self.described(t.do_offset, self.do_transposed)
 
     def find_places(self, own: Any) -> None:
         """Where a thread finds what queries have, and puts dS; own: the number of its keys."""
@@ -409,7 +409,7 @@ class GradientEmitter:
         _, right = wgmma.AccumulatorLayout.origin(self.thread)
         self.row_place = self.address + (right * 4 + t.rows_offset)
         own_part = own * t.ds_part_bytes + t.ds_offset
-        self.ds_place = self.address + own_part + turned_offset(self.thread)
+        self.ds_place = self.address + own_part + transposed_offset(self.thread)
 
     def described(self, offset: Any, panels: wgmma.Panels) -> Any:
         return wgmma.descriptor(self.address + offset, panels)
@@ -448,10 +448,14 @@ class GradientEmitter:
         self.put_gradients(gradients, buffer)
         self._tell(buffer)
         weights = wgmma.settled(weights)
-        dv = self.add(self.vo, t.width, now.dv, weights, self.do_turned_ + do, self.do_turned)
+        dv = self.add(
+            self.vo, t.width, now.dv, weights, self.do_transposed_ + do, self.do_transposed
+        )
         self._meet_both(buffer)
         dq = self._of_gradients(buffer)
-        dk = self.add(self.qk, t.depth, now.dk, gradients, self.q_turned + q, self.queries_turned)
+        dk = self.add(
+            self.qk, t.depth, now.dk, gradients, self.q_transposed + q, self.queries_transposed
+        )
         dq, dv = wgmma.wait_for([dq, dv], 1)
         self.do.release(cursor, self.lane)
         self.add_part(head, block, wgmma.unpacked(dq))
@@ -502,7 +506,8 @@ class GradientEmitter:
         for step in range(t.keys // row.k):
             panel, inner = divmod(step, row.steps)
             sums = wgmma.multiply(
-                row, t.dq_columns, wgmma.moved(self.k_turned, self.keys_turned.offset(0, step)),
+                row, t.dq_columns,
+                wgmma.moved(self.k_transposed, self.keys_transposed.offset(0, step)),
                 wgmma.moved(b, panel * t.ds_part_bytes + self.query_rows.offset(0, inner)),
                 sums, int(step > 0), a_k_major=False,
             )  # fmt: skip
@@ -516,7 +521,7 @@ class GradientEmitter:
         place = self.ds_place + buffer * self.tiling.ds_bytes
         for first in range(0, len(words), 4):
             offset = (query + first // 4 * 16) * wgmma.ROW_BYTES
-            store_turned(place, offset, words[first : first + 4])
+            store_transposed(place, offset, words[first : first + 4])
         tma.show_writes()
 
     # ---- when both warpgroups' parts of dS are there

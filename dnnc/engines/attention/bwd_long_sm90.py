@@ -10,7 +10,7 @@
                    add dQ to memory from registers while dK runs; then the other columns
 
 The second is at one block while the first is at the next: products of one run while the other one
-computes.  There are two buffers of dS, used by the same turns as stages of queries: a stage is only
+computes.  There are two buffers of dS, used in step with stages of queries: a stage is only
 loaded anew once the second warpgroup has left its block, and dS with it.
 """
 
@@ -121,7 +121,7 @@ class LongGradientEmitter(GradientEmitter):
         self.walk.met = now.met
         rows = self.row_place + cursor.stage * t.row_bytes
         q, do = (moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
-        q, do, do_turned = self.q_rows + q, self.do_rows + do, self.do_turned_ + do
+        q, do, do_transposed = self.q_rows + q, self.do_rows + do, self.do_transposed_ + do
         dv: Any = now.dv
         self.q.wait_full(cursor)
         for query in range(0, t.queries, t.at_once):
@@ -145,9 +145,9 @@ class LongGradientEmitter(GradientEmitter):
                 self.arrive(PARTS, cursor.stage, BOTH_THREADS)
                 self.q.release(cursor, self.lane)
             weights = wgmma.settled(weights)
-            of_part = wgmma.moved(do_turned, self.do_turned.offset(0, query // self.vo.k))
+            of_part = wgmma.moved(do_transposed, self.do_transposed.offset(0, query // self.vo.k))
             (dv,) = wgmma.wait_for(
-                [self.add(self.vo, t.width, dv, weights, of_part, self.do_turned)]
+                [self.add(self.vo, t.width, dv, weights, of_part, self.do_transposed)]
             )
             dv = wgmma.unpacked(dv)
         self.do.release(cursor, self.lane)
@@ -159,8 +159,8 @@ class LongGradientEmitter(GradientEmitter):
         t = self.tiling
         self._begin_role()
         self.ds_rows = self.described(t.ds_offset, self.query_rows)
-        self.gradients_turned = wgmma.Panels(t.keys, 2, False, t.queries)
-        self.ds_turned = self.described(t.ds_offset, self.gradients_turned)
+        self.gradients_transposed = wgmma.Panels(t.keys, 2, False, t.queries)
+        self.ds_transposed = self.described(t.ds_offset, self.gradients_transposed)
         self.describe_queries()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.depth // 2))
         mbarrier.wait(self.k_full, 0)
@@ -185,9 +185,9 @@ class LongGradientEmitter(GradientEmitter):
         first, *others = t.dq_parts
         self.q.wait_full(cursor)
         self.meet(PARTS, cursor.stage, BOTH_THREADS)
-        k = self._described_here(0, self.keys_turned)
+        k = self._described_here(0, self.keys_transposed)
         dq = self._of_gradients(self.ds_rows + ds, k, first)
-        dk = self._add_gradients(now.dk, self.ds_turned + ds, self.q_turned + q)
+        dk = self._add_gradients(now.dk, self.ds_transposed + ds, self.q_transposed + q)
         turn = now.turn
         if turns is not None and turn is not None:
             # All threads have come here since the last block's additions.
@@ -214,7 +214,7 @@ class LongGradientEmitter(GradientEmitter):
         for step in range(self.tiling.keys // row.k):
             sums = wgmma.multiply(
                 row, columns, wgmma.moved(a, self.query_rows.offset(0, step)),
-                wgmma.moved(b, self.keys_turned.offset(first, step)),
+                wgmma.moved(b, self.keys_transposed.offset(first, step)),
                 sums, int(step > 0), b_k_major=False,
             )  # fmt: skip
         wgmma.commit()
@@ -227,8 +227,8 @@ class LongGradientEmitter(GradientEmitter):
         wgmma.fence()
         for step in range(self.tiling.queries // row.k):
             made = wgmma.multiply(
-                row, depth, wgmma.moved(a, self.gradients_turned.offset(0, step)),
-                wgmma.moved(b, self.queries_turned.offset(0, step)), made, 1,
+                row, depth, wgmma.moved(a, self.gradients_transposed.offset(0, step)),
+                wgmma.moved(b, self.queries_transposed.offset(0, step)), made, 1,
                 a_k_major=False, b_k_major=False,
             )  # fmt: skip
         wgmma.commit()

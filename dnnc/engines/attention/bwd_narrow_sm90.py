@@ -2,8 +2,8 @@
 """The main kernel of engine sdpa_bwd_sm90 of operands of 8 bits, multiplied as they are.
 
 Tensor cores take bytes with k contiguous only, so that Q, dO and K are loaded twice: as they lie,
-and turned, by `bwd_turned`, in whose order of rows P' and dS' are in registers, and dS in shared
-memory:
+and transposed, by `bwd_transposed`, in whose order of rows P' and dS' are in registers, and dS in
+shared memory:
 
     dS' of two keys, 8 apart, and a query are 16 bits, which `stmatrix` transposes
     dS  [queries][128 keys], a row of which is a panel's
@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
-from ...codegen.hopper.staged_store import store_turned
+from ...codegen.hopper.staged_store import store_transposed
 from ...codegen.memory import smem
-from ...codegen.memory.turned_tile import permuted
+from ...codegen.memory.transposed_tile import permuted
 from ...codegen.scalars.byte_math import f8_word
 from ...codegen.scalars.scalar import element_type
 from ...dtypes import DType
@@ -44,8 +44,8 @@ _GROUP = 32  # queries of an instruction's k
 
 
 @dataclass
-class TurnedRows(Rows):
-    """All elements of some rows of a turned operand, a box."""
+class TransposedRows(Rows):
+    """All elements of some rows of a transposed operand, a box."""
 
     columns: int
 
@@ -60,22 +60,22 @@ class TurnedRows(Rows):
 
 @dataclass
 class TwiceRows:
-    """Rows of an operand as they lie, and turned, some bytes further on."""
+    """Rows of an operand as they lie, and transposed, some bytes further on."""
 
     rows: Rows
-    turned: TurnedRows
+    transposed: TransposedRows
     offset: int
 
     def prefetch(self) -> None:
         self.rows.prefetch()
-        self.turned.prefetch()
+        self.transposed.prefetch()
 
     def entry(self, tile: QueryTile) -> Entry:
         return self.rows.entry(tile)
 
     def load(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
         self.rows.load(slot, barrier, tile, entry, row)
-        self.turned.load(smem.byte_pointer(slot, self.offset), barrier, tile, entry, row)
+        self.transposed.load(smem.byte_pointer(slot, self.offset), barrier, tile, entry, row)
 
 
 @dataclass
@@ -114,9 +114,11 @@ class NarrowGradientEmitter(GradientEmitter):
     def set_operands(self) -> None:
         t = self.tiling
         plain = {name: self.rows_of(name, 1) for name in ("q", "do", "k", "v")}
-        heights = {"q": t.turned_depth, "do": t.turned_width, "k": t.turned_depth}
+        heights = {"q": t.transposed_depth, "do": t.transposed_width, "k": t.transposed_depth}
         self.operands = {
-            name: TwiceRows(rows, self._turned(name, heights[name]), rows.rows * wgmma.ROW_BYTES)
+            name: TwiceRows(
+                rows, self._transposed(name, heights[name]), rows.rows * wgmma.ROW_BYTES
+            )
             if name in heights
             else rows
             for name, rows in plain.items()
@@ -128,16 +130,16 @@ class NarrowGradientEmitter(GradientEmitter):
         self.of_dq = wgmma.INSTRUCTIONS[k, ds]
         self.key_rows = wgmma.Panels(t.keys, 1)
         self.query_rows = wgmma.Panels(t.queries, 1)
-        self.keys_turned = wgmma.Panels(t.turned_depth, 1)
-        self.queries_turned = wgmma.Panels(t.turned_depth, 1, row_bytes=t.queries)
-        self.do_turned = wgmma.Panels(t.turned_width, 1, row_bytes=t.queries)
+        self.keys_transposed = wgmma.Panels(t.transposed_depth, 1)
+        self.queries_transposed = wgmma.Panels(t.transposed_depth, 1, row_bytes=t.queries)
+        self.do_transposed = wgmma.Panels(t.transposed_width, 1, row_bytes=t.queries)
 
-    def _turned(self, name: str, height: int) -> TurnedRows:
-        t, tensor = self.tiling, self.parts.turned[name]
+    def _transposed(self, name: str, height: int) -> TransposedRows:
+        t, tensor = self.tiling, self.parts.transposed[name]
         axes = (tensor.rank - 1, tensor.rank - 2)
-        source = replace(self.parts.source(name), tensor=tensor, is_turned=False, kind="")
+        source = replace(self.parts.source(name), tensor=tensor, is_transposed=False, kind="")
         columns = t.keys if name == "k" else t.queries
-        return TurnedRows(
+        return TransposedRows(
             self.kernel, self.parts.region, source, axes, self.parts.dims[:-2], height, 1, columns
         )
 
@@ -150,13 +152,13 @@ class NarrowGradientEmitter(GradientEmitter):
         t = self.tiling
         self.describe_keys(self.own)
         panel = 0 if t.shares_queries else self.own * (wgmma.M * wgmma.ROW_BYTES)
-        self.k_turned = self.described(panel + t.k_rows_bytes, self.keys_turned)
+        self.k_transposed = self.described(panel + t.k_rows_bytes, self.keys_transposed)
         part = self.own * (t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
         self.ds_all = self.described(part + t.ds_offset, self.query_rows)
         self.q_rows = self.described(t.q_offset, self.query_rows)
         self.do_rows = self.described(t.do_offset, self.query_rows)
-        self.q_turned = self.described(t.q_offset + t.q_rows_bytes, self.queries_turned)
-        self.do_turned_ = self.described(t.do_offset + t.q_rows_bytes, self.do_turned)
+        self.q_transposed = self.described(t.q_offset + t.q_rows_bytes, self.queries_transposed)
+        self.do_transposed_ = self.described(t.do_offset + t.q_rows_bytes, self.do_transposed)
         self.find_places(self.own)
         own_sums = self.own * t.dq_part_bytes + self.thread * 16
         self.dq_place = self.address + (own_sums + t.dq_offset)
@@ -185,8 +187,12 @@ class NarrowGradientEmitter(GradientEmitter):
         dv, dk = list(now.dv), list(now.dk)
         weights, gradients = wgmma.settled(weights), wgmma.settled(gradients)
         self.never = ops.opaque(row) >> 31
-        of_values = partial(self._part, self.of_dv, weights, self.do_turned_ + do, self.do_turned)
-        of_keys = partial(self._part, self.of_dk, gradients, self.q_turned + q, self.queries_turned)
+        of_values = partial(
+            self._part, self.of_dv, weights, self.do_transposed_ + do, self.do_transposed
+        )
+        of_keys = partial(
+            self._part, self.of_dk, gradients, self.q_transposed + q, self.queries_transposed
+        )
         flight = _Flight(scores, products)
         first, *others = _columns(t.width)
         flight.start(partial(of_values, first), partial(_add, dv, first))
@@ -232,7 +238,8 @@ class NarrowGradientEmitter(GradientEmitter):
         wgmma.fence()
         for step in range(t.keys // row.k):
             sums = wgmma.multiply(
-                row, t.dq_columns, wgmma.moved(self.k_turned, self.keys_turned.offset(0, step)),
+                row, t.dq_columns,
+                wgmma.moved(self.k_transposed, self.keys_transposed.offset(0, step)),
                 wgmma.moved(b, self.query_rows.offset(0, step)), sums, 1 if step else self.never,
             )  # fmt: skip
         wgmma.commit()
@@ -248,7 +255,7 @@ class NarrowGradientEmitter(GradientEmitter):
                 for i in (0, 2)
                 for selector in (0x5140, 0x7362)
             ]
-            store_turned(place, (query + first // 4 * _GROUP) * wgmma.ROW_BYTES, pairs)
+            store_transposed(place, (query + first // 4 * _GROUP) * wgmma.ROW_BYTES, pairs)
         tma.show_writes()
 
     # ---- results
@@ -262,7 +269,8 @@ class NarrowGradientEmitter(GradientEmitter):
 
 
 class _Flight:
-    """Products one after the other, each of which is used under the next, by turns in two places.
+    """Products one after the other, each of which is used under the next, alternately in two
+    places.
 
     places: accumulators that nobody needs any more.
     """

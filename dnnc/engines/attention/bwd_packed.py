@@ -12,7 +12,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import wgmma
-from ...codegen.hopper.staged_store import turn_of
+from ...codegen.hopper.staged_store import swizzle_of
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
@@ -66,8 +66,8 @@ class PackedRows:
                 is_there = ops.both(is_there, own < count)
                 own = ops.minimum(own, count - 1)
             place = row + own
-            turned = (chunk * CHUNK_BYTES) ^ turn_of(wgmma.ROW_BYTES, own)
-            inside = own * wgmma.ROW_BYTES + turned
+            swizzled = (chunk * CHUNK_BYTES) ^ swizzle_of(wgmma.ROW_BYTES, own)
+            inside = own * wgmma.ROW_BYTES + swizzled
             for panel in range(-(-chunks // _COPIES)):
                 pointer = smem.pointer_to(buffer + inside + panel * panel_bytes)
                 column = chunk * _ELEMENTS + panel * _COPIES * _ELEMENTS

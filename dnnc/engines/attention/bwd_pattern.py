@@ -90,9 +90,12 @@ class _Reader(GradientReader):
         self._verify_hidden(exponential, p.tensor, ds[0].tensor)
         if ds[0].tensor is not ds[1].tensor:
             raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
-        if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
+        if not p.is_transposed or [w.is_transposed for w in ds] not in (
+            [False, True],
+            [True, False],
+        ):
             raise Unlike("products of weights that are not transposed as a gradient's", ACCEPTED)
-        to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
+        to_q, to_k = of_both if ds[1].is_transposed else reversed(of_both)
         made = [self._result(op) for op in (to_q, to_k, to_v)]
         q, k, v = map(self.operand, (scores.a, scores.b, of_weights.b))
         do = self.operand(of_weights.a, may_be_cut=True)
@@ -110,10 +113,12 @@ class _Reader(GradientReader):
             self._largest(exponential.y, delta, core, to_q, to_k, to_v),
         )  # fmt: skip
         known = self._hidden_past(core, exponential)
-        for op, operand, axis, is_turned in (
+        for op, operand, axis, is_transposed in (
             (to_v, do, _ROW, False), (to_q, k, _COLUMN, True), (to_k, q, _ROW, False),
         ):  # fmt: skip
-            cut = {operand.lengths, self._verify_same(op, operand, is_turned=is_turned)} - {None}
+            cut = {operand.lengths, self._verify_same(op, operand, is_transposed=is_transposed)} - {
+                None
+            }
             if any((axis, lengths) not in known for lengths in cut):
                 what = f"{operand.tensor.label} cut to lengths that no mask of {p.tensor.label} has"
                 raise Unlike(what, "weights that are 0 past the lengths")

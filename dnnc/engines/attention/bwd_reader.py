@@ -21,7 +21,7 @@ from ...dialect.tensor import Tensor, text
 from ...expr import Expr
 from ..surface import listed
 from .bwd_gradient import Gradient
-from .operands import Operand, OperandReader, Unlike, regroups, turns_last
+from .operands import Operand, OperandReader, Unlike, exchanges_last, regroups
 
 ACCEPTED = "the products of attention's gradient, pointwise operations between them"
 
@@ -32,11 +32,11 @@ def _is_amax(op: Op) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """The first operand of a product, before views.  is_turned: its last axes are
+    """The first operand of a product, before views.  is_transposed: its last axes are
     exchanged.  is_joined: rows of heads that share follow each other."""
 
     tensor: Tensor
-    is_turned: bool
+    is_transposed: bool
     is_joined: bool
 
 
@@ -60,18 +60,18 @@ class GradientReader(OperandReader):
         return {other for other in products if other in above}
 
     def _weights(self, op: Matmul) -> _Weights:
-        tensor, is_turned, is_joined = op.a, False, False
+        tensor, is_transposed, is_joined = op.a, False, False
         while (made := self.fusion.producers.get(tensor)) is not None:
-            if isinstance(made, Transpose) and turns_last(made):
-                is_turned = not is_turned
+            if isinstance(made, Transpose) and exchanges_last(made):
+                is_transposed = not is_transposed
             elif isinstance(made, Reshape) and made.exchanges_last:
-                is_turned = not is_turned
+                is_transposed = not is_transposed
             elif isinstance(made, Reshape) and made.joins_heads and not is_joined:
                 is_joined = True
             elif not (isinstance(made, Reshape) and regroups(made)):
                 break
             tensor = made.x
-        return _Weights(tensor, is_turned, is_joined)
+        return _Weights(tensor, is_transposed, is_joined)
 
     def _made(self, tensor: Tensor) -> Op:
         """The operation that makes a tensor, before mere copies."""
@@ -112,7 +112,7 @@ class GradientReader(OperandReader):
         readers = self.fusion.readers.get(result, ())
         return readers[0].packed if readers and isinstance(readers[0], RaggedStore) else result
 
-    def _verify_same(self, op: Matmul, operand: Operand, *, is_turned: bool) -> Tensor | None:
+    def _verify_same(self, op: Matmul, operand: Operand, *, is_transposed: bool) -> Tensor | None:
         """Sees that a product's second operand is one that was multiplied before; gives the lengths
         past which its rows are zeros."""
         tensor = op.b
@@ -121,7 +121,7 @@ class GradientReader(OperandReader):
             tensor = made.x
         found = self.operand(tensor, may_be_cut=True)
         is_same = found.tensor is operand.tensor and found.load is operand.load
-        if not is_same or found.is_turned != (operand.is_turned ^ is_turned):
+        if not is_same or found.is_transposed != (operand.is_transposed ^ is_transposed):
             what = f"{op.label} by {found.tensor.label}"
             raise Unlike(what, f"by {operand.tensor.label}, as in the other product")
         return found.lengths

@@ -3,7 +3,7 @@
 
 They go through 64 rows of 128 bytes of shared memory by `stmatrix`, whose elements of 16 bits are
 two of a result of 8 bits: of these a row then has, of each 16 columns, two of the first 8 columns
-and two of the last by turns.
+and two of the last alternately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...codegen.hopper.staged_store import store_matrices
 from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.memory.tensors import register_type
-from ...codegen.memory.turned_tile import permuted
+from ...codegen.memory.transposed_tile import permuted
 from ...codegen.walk.index import Index
 from ...mlir import ir, llvm
 from .bwd_finish import Finish
@@ -83,8 +83,10 @@ class RowsStore:
         row = warp * 16 + (lane & 15)
         start = self.buffer + row * wgmma.ROW_BYTES
         for chunk in range(0, len(words), 2):
-            turned = ((lane >> 4) + chunk) ^ (row & 7)
-            store_matrices(start + turned * CHUNK_BYTES, [*words[chunk], *words[chunk + 1]], "row")
+            swizzled = ((lane >> 4) + chunk) ^ (row & 7)
+            store_matrices(
+                start + swizzled * CHUNK_BYTES, [*words[chunk], *words[chunk + 1]], "row"
+            )
 
     def _copy(self, finish: Finish, at: RowPlace, end: Any, first: int, bytes_: int) -> None:
         elements = self.result.elements

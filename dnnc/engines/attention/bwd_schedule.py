@@ -183,7 +183,7 @@ class GradientSchedule:
         if not self.may_leave_out or self.lists is not None or self.sees_all:
             return False
         is_packed = all(parts.packed(name) is not None for name in ("dq", "dk", "dv"))
-        others = (parts.kept, parts.sums, parts.largest, parts.twins, parts.turned)
+        others = (parts.kept, parts.sums, parts.largest, parts.twins, parts.transposed)
         return is_packed and not any(others)
 
     def count(self, name: str, entry: Any) -> Any:
@@ -420,9 +420,9 @@ class GradientSchedule:
         runs.reverse()
         if tile.rises is None or len(runs) == 1:
             return runs
-        return self._turned(tile.rises, blocks, has_whole=any(not run[2] for run in runs))
+        return self._in_runs(tile.rises, blocks, has_whole=any(not run[2] for run in runs))
 
-    def _turned(
+    def _in_runs(
         self, rises: Any, blocks: QueryBlocks, *, has_whole: bool
     ) -> list[tuple[Any, Any, bool]]:
         """Runs in one order or the other: what masks hide is at both ends, of which one may be

@@ -70,7 +70,7 @@ from .bwd_surface import (
     type_reasons,
 )
 from .bwd_tile_sm90 import LONG_QUERIES, GradientTiling
-from .bwd_turned import narrow
+from .bwd_transposed import narrow
 from .bwd_wide_sm90 import WideGradientEmitter
 from .bwd_widened import widened
 

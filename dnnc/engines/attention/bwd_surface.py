@@ -95,9 +95,9 @@ def operands(found: Gradient) -> Iterator[tuple[str, Operand, tuple[int, int]]]:
     """(name, operand, (axis of a head's elements, axis of rows)) of Q, K, V, dO."""
     q, k, v, do = found.operands
     named = (("Q", q, False), ("K", k, True), ("V", v, True), ("dO", do, False))
-    for name, operand, is_turned in named:
+    for name, operand, is_transposed in named:
         last, before = operand.tensor.rank - 1, operand.tensor.rank - 2
-        axes = (last, before) if operand.is_turned == is_turned else (before, last)
+        axes = (last, before) if operand.is_transposed == is_transposed else (before, last)
         yield name, operand, axes
 
 

@@ -14,7 +14,7 @@ CONSUMERS = 2  # warpgroups that multiply
 _REGISTERS = (24, 240)  # of a thread of the producer, and of a consumer
 _LOADING = (40, 232)  # where the producer cuts rows at lengths, or goes through lists
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
-STAGES = 2  # of queries and of dO, and buffers of dS, which are used by the same turns
+STAGES = 2  # of queries and of dO, and buffers of dS, which are used in step
 LONG_QUERIES = 64  # of a block, where heads are long: the rows of an instruction
 MOST_SHARED = 128  # elements of a head whose dK and dV a warpgroup has of its own keys
 _MOST_WIDE = 192  # elements of a query beside whose dK a warpgroup has a dV of `MOST_SHARED`
@@ -233,8 +233,8 @@ class NarrowTiling(GradientTiling):
     """A tile of 128 keys whose operands have 8 bits.
 
     Tensor cores take these with k contiguous only: Q, dO and K lie in shared memory twice, as rows
-    of 128 bytes and turned, [elements][queries] and [elements][keys], one after the other; dS lies
-    once, [queries][keys].  A head is one panel.
+    of 128 bytes and transposed, [elements][queries] and [elements][keys], one after the other; dS
+    lies once, [queries][keys].  A head is one panel.
     """
 
     @property
@@ -242,12 +242,12 @@ class NarrowTiling(GradientTiling):
         return self.is_longest_first
 
     @property
-    def turned_depth(self) -> int:
-        """Rows of turned Q and K: of whole instructions."""
+    def transposed_depth(self) -> int:
+        """Rows of transposed Q and K: of whole instructions."""
         return self.depth_panels * wgmma.M
 
     @property
-    def turned_width(self) -> int:
+    def transposed_width(self) -> int:
         return self.width_panels * wgmma.M
 
     @property
@@ -262,7 +262,7 @@ class NarrowTiling(GradientTiling):
 
     @property
     def k_bytes(self) -> int:
-        return self.k_rows_bytes + self.turned_depth * self.keys
+        return self.k_rows_bytes + self.transposed_depth * self.keys
 
     @property
     def v_bytes(self) -> int:
@@ -270,11 +270,11 @@ class NarrowTiling(GradientTiling):
 
     @property
     def q_bytes(self) -> int:
-        return self.q_rows_bytes + self.turned_depth * self.queries
+        return self.q_rows_bytes + self.transposed_depth * self.queries
 
     @property
     def do_bytes(self) -> int:
-        return self.q_rows_bytes + self.turned_width * self.queries
+        return self.q_rows_bytes + self.transposed_width * self.queries
 
     @property
     def ds_bytes(self) -> int:

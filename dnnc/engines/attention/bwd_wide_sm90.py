@@ -49,9 +49,9 @@ class WideGradientEmitter(GradientEmitter):
     def _describe(self) -> None:
         t = self.tiling
         self.describe_keys(self.own)
-        panel = self.keys_turned.panel_bytes
-        self.k_turned = self.described(self.own * (2 * panel), self.keys_turned)
-        self.k_shared = self.described(panel, self.keys_turned)
+        panel = self.keys_transposed.panel_bytes
+        self.k_transposed = self.described(self.own * (2 * panel), self.keys_transposed)
+        self.k_shared = self.described(panel, self.keys_transposed)
         self.ds_all = self.described(t.ds_offset, self.query_rows)
         part = self.own * (t.queries // 2 * wgmma.ROW_BYTES)
         self.ds_half = self.described(part + t.ds_offset, self.query_rows)
@@ -62,19 +62,20 @@ class WideGradientEmitter(GradientEmitter):
 
     def _of_gradients(self, buffer: Any) -> Any:
         t, row = self.tiling, self.qk
-        turn = moved(buffer, t.ds_bytes)
+        of_buffer = moved(buffer, t.ds_bytes)
         wgmma.fence()
         registers: list[Any] = []
         for a, b, columns in (
-            (self.k_turned, self.ds_all, t.queries), (self.k_shared, self.ds_half, t.queries // 2)
+            (self.k_transposed, self.ds_all, t.queries),
+            (self.k_shared, self.ds_half, t.queries // 2),
         ):  # fmt: skip
             sums = wgmma.undefined(row, columns)
             for step in range(t.keys // row.k):
                 panel, inner = divmod(step, row.steps)
                 place = panel * t.ds_part_bytes + self.query_rows.offset(0, inner)
                 sums = wgmma.multiply(
-                    row, columns, wgmma.moved(a, self.keys_turned.offset(0, step)),
-                    wgmma.moved(b + turn, place), sums, int(step > 0), a_k_major=False,
+                    row, columns, wgmma.moved(a, self.keys_transposed.offset(0, step)),
+                    wgmma.moved(b + of_buffer, place), sums, int(step > 0), a_k_major=False,
                 )  # fmt: skip
             registers += wgmma.unpacked(sums)
         wgmma.commit()

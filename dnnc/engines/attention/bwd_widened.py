@@ -19,7 +19,7 @@ from ...codegen.attention.gradient_region import GradientRegion
 from ...codegen.hopper import tma
 from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
-from ...codegen.memory.turned_tile import turned
+from ...codegen.memory.transposed_tile import transposed
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.scalars.byte_math import from_f8
@@ -45,7 +45,7 @@ def widened(region: Region, output: Output) -> GradientRegion:
     twins = dict[str, Tensor]()
     for name in _NAMES:
         source = parts.source(name)
-        axes, dtype = source.axes(is_turned=name == "v"), source.tensor.type
+        axes, dtype = source.axes(is_transposed=name == "v"), source.tensor.type
         if dtype.is_fp8 or tma.refusal(source.tensor, axes) is not None:
             wanted = dtypes.f16 if dtype.is_fp8 else dtype
             twins[name] = twin_of(source.tensor, axes, next(free), wanted)
@@ -79,7 +79,7 @@ def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, thread
     step = blocks * threads
     for name, twin in parts.twins.items():
         source = own.source(name)
-        elements, rows = source.axes(is_turned=name == "v")
+        elements, rows = source.axes(is_transposed=name == "v")
         copied = _Copied(kernel, source.tensor, twin, elements, rows)
         each(first, kernel.size(product(copied.dims)), step)(copied.copy)
 
@@ -88,8 +88,8 @@ def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, thread
 class _Copied:
     """The copy of an operand to its twin.  elements, rows: their axes.
 
-    A thread has 8 elements of a row; or, where rows lie along memory, of 8 rows, which it turns:
-    threads side by side read along rows, then write along elements.
+    A thread has 8 elements of a row; or, where rows lie along memory, of 8 rows, which it
+    transposes: threads side by side read along rows, then write along elements.
     """
 
     kernel: Kernel
@@ -148,7 +148,7 @@ class _Copied:
         for i in range(_VECTOR):
             along[self.elements] = Index.of(run * _VECTOR + i)
             lines.append(source.load(along, self.together))
-        for i, line in enumerate(turned(lines)):
+        for i, line in enumerate(transposed(lines)):
             at[self.rows] = Index.of(row + i)
             twin.store(at, self._converted(line))
 

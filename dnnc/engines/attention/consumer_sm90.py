@@ -24,7 +24,7 @@ from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, Step, scale
 from ...codegen.hopper import mbarrier, tma, wgmma
 from ...codegen.hopper.ping_pong import StepPingPong
 from ...codegen.hopper.pipeline import Cursor
-from ...codegen.hopper.staged_store import turn_of
+from ...codegen.hopper.staged_store import swizzle_of
 from ...codegen.memory import smem
 from ...codegen.state import chosen, each, loop
 from ...codegen.stretch import stretch
@@ -87,11 +87,11 @@ class SdpaConsumer:
         self.schedule, self.keys, self.values = block.schedule, block.keys, block.values
         t = self.tiling
         q, k, v = (self.parts.source(*place).tensor.type for place in ((0, 0), (0, 1), (1, 1)))
-        p = self.parts.weights.type if t.turns else v
+        p = self.parts.weights.type if t.transposes_values else v
         self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[p, v]
         self.q_panels = wgmma.Panels(wgmma.M, t.kind.element_bytes)
         self.k_panels = wgmma.Panels(t.keys, t.kind.element_bytes)
-        if t.turns:
+        if t.transposes_values:
             self.v_panels = wgmma.Panels(t.width, 1)
         else:
             self.v_panels = wgmma.Panels(t.width_panels * t.panel, 2, False, t.keys)
@@ -258,9 +258,9 @@ class SdpaConsumer:
 
         def place(row: Any, chunk: Any) -> Any:
             byte = ops.value_of(chunk) * smem.CHUNK_BYTES
-            turned = turn_of(wgmma.ROW_BYTES, row) ^ (byte % wgmma.ROW_BYTES)
+            swizzled = swizzle_of(wgmma.ROW_BYTES, row) ^ (byte % wgmma.ROW_BYTES)
             panel = byte // wgmma.ROW_BYTES * self.q_panels.bytes
-            return smem.byte_pointer(slot, row * wgmma.ROW_BYTES + turned + panel)
+            return smem.byte_pointer(slot, row * wgmma.ROW_BYTES + swizzled + panel)
 
         steps = -(-t.depth // self.qk.k)
         chunks = steps * wgmma.K_BYTES // smem.CHUNK_BYTES
@@ -477,14 +477,15 @@ class SdpaConsumer:
             is_added = now.steps if t.kind.promotes and step == 0 else 1
             sums = wgmma.multiply(
                 self.pv, t.width, list(now.weights[4 * step : 4 * step + 4]),
-                wgmma.moved(v, self._step_of_values(step)), sums, is_added, b_k_major=t.turns,
+                wgmma.moved(v, self._step_of_values(step)), sums, is_added,
+                b_k_major=t.transposes_values,
             )  # fmt: skip
         wgmma.commit()
         return sums
 
     def _step_of_values(self, step: int) -> int:
         """Where a step of keys begins among a block's values, in bytes."""
-        if not self.tiling.turns:
+        if not self.tiling.transposes_values:
             return self.v_panels.offset(0, step)
         panel, inner = divmod(step, self.pv.steps)
         return panel * self.v_panels.bytes + self.v_panels.offset(0, inner)

@@ -118,16 +118,16 @@ def few_seconds(fusion: Fusion, choice: SdpaChoice, rate: float, target: Target)
     work, parts = work_of(fusion), choice.parts
     tiles = work.tiles(choice.queries, bool(choice.packs))
     blocks = min(tiles * parts, target.sm_count)
-    turns = -(-tiles * parts // blocks)
+    rounds = -(-tiles * parts // blocks)
     steps = -(-work.keys // choice.keys) / parts
     elements = work.depth + work.width
     flops = 2 * choice.queries * choice.keys * elements
-    products = turns * ((steps + 0.6) * flops / rate + _BETWEEN_SECONDS)
+    products = rounds * ((steps + 0.6) * flops / rate + _BETWEEN_SECONDS)
     read = tiles * work.keys * elements * work.element_bytes
     again = _AGAIN_SHARE * max(0, read - work.key_bytes)
     moved = work.key_bytes + work.other_bytes + again
     # The last blocks have the memory for themselves, but don't use all of it.
-    moved *= turns * blocks / (tiles * parts)
+    moved *= rounds * blocks / (tiles * parts)
     memory = moved / (target.dram_gbs * 1e9 * _BY_TMA)
     seconds = max(memory, products) + _OTHER_SHARE * min(memory, products)
     seconds += LAUNCH_SECONDS + _START_SECONDS

@@ -118,13 +118,15 @@ class SdpaEmitter:
             self.packing,
         )  # fmt: skip
 
-    def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
-        """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
-        axes = source.axes(is_turned=is_turned)
+    def _keys(
+        self, source: Source, tile: QueryTile, *, is_transposed: bool
+    ) -> HeadKeys | PagedKeys:
+        """Keys or values of a tile's head.  is_transposed: K', which is [D, Skv]."""
+        axes = source.axes(is_transposed=is_transposed)
         size, step = self.parts.dims[-1], self.tiling.keys
         keys = Keys(self.kernel, self.parts, source, axes, size, step)
         head = keys.head(self._batch_of(source, tile))
-        before = None if is_turned else _columns_before(self.tiling)
+        before = None if is_transposed else _columns_before(self.tiling)
         return head if before is None else replace(head, start=keys.pointer(head.start, before))
 
     # ---- the whole
@@ -134,8 +136,8 @@ class SdpaEmitter:
         self.base = self.kernel.dynamic_shared(t.smem_bytes)
         self.tile = tile = self.schedule.place(ops.block_id())
         blocks = self._part(self.schedule.blocks(tile, tile.row, t.queries))
-        self.k_head = self._keys(self.k, tile, is_turned=True)
-        self.v_head = self._keys(self.v, tile, is_turned=False)
+        self.k_head = self._keys(self.k, tile, is_transposed=True)
+        self.v_head = self._keys(self.v, tile, is_transposed=False)
         self._clear_ends()
         self._load_queries(tile)
         if t.holds_queries:
@@ -215,7 +217,7 @@ class SdpaEmitter:
         """Starts to load a tile's queries, or computes them."""
         t, slot = self.tiling, self._at(self.tiling.q_offset)
         if self.parts.queries is None:
-            queries = QueryRows.of(self.schedule, self.q, self.q.axes(is_turned=False), tile)
+            queries = QueryRows.of(self.schedule, self.q, self.q.axes(is_transposed=False), tile)
             t.q_rows.copy(slot, t.threads, queries)
             return
 
@@ -307,7 +309,7 @@ class SdpaEmitter:
         def end(i: Any, now: Progress) -> Progress:
             def step() -> Progress:
                 number = last - i
-                slot = self._turn(first, number, now.place)
+                slot = self._next_block(first, number, now.place)
                 own = body(KeyBlock(number, slot, *masked), now.own)
                 return Progress(self._following(first, now.place), own)
 
@@ -318,7 +320,7 @@ class SdpaEmitter:
 
         return end
 
-    def _turn(self, first: Any, block: Any, place: Place) -> Any:
+    def _next_block(self, first: Any, block: Any, place: Place) -> Any:
         """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
         self.ring.wait()
         ahead = block - (self.ring.stages - 1) if place.ahead is None else place.ahead

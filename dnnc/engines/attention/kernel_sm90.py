@@ -2,8 +2,8 @@
 """The kernel of engine sdpa_fwd_sm90; see the engine for the whole.
 
     warpgroup 0      for each tile: load its queries, then keys and values, block by block
-                     (`producer_sm90`); values of 8 bits are turned by its other warps
-                     (`turner_sm90`)
+                     (`producer_sm90`); values of 8 bits are transposed by its other warps
+                     (`transposer_sm90`)
     warpgroups 1..   for each tile, of 64 queries each: compute the queries, if that is part of the
                      fusion (`computed_queries`; they are not loaded then); products and softmax,
                      block by block, then the result (`consumer_sm90`)

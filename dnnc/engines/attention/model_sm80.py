@@ -9,7 +9,7 @@ from ..engine import Prediction
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS
 from .tile_sm80 import Sm80Tiling
 
-_SHARE = 0.6  # of the tensor cores' rate, with `mma.sync` and softmax by turns
+_SHARE = 0.6  # of the tensor cores' rate, with `mma.sync` and softmax alternately
 _SHARE_HOPPER = 0.34  # the same, whose full rate only `wgmma` has
 _WARPS = 8  # of an SM, that have that rate
 _IN_FLIGHT = 14 << 10  # bytes on their way to an SM, that have the bandwidth

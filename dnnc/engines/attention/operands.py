@@ -35,14 +35,14 @@ ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights
 class Operand:
     """A tensor in memory that a product reads.
 
-    is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
+    is_transposed: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
     place.  batch: its axes of heads.  lengths: of entries of the batch, past which rows in place
     are zeros; None: all are there.  made_by: gives the tensor,
     which the kernel computes as it loads it; None: it is in memory.
     """
 
     tensor: Tensor
-    is_turned: bool
+    is_transposed: bool
     load: PagedCacheLoad | RaggedLoad | None
     batch: tuple[Expr, ...]
     lengths: Tensor | None = None
@@ -83,25 +83,30 @@ class OperandReader:
         """The operand that is read in memory, through views; may_be_scaled: and products by
         numbers; may_be_cut: and a selection of zeros past lengths, which a load that is cut to
         the same lengths makes a second time."""
-        turned, label = False, tensor.label
+        is_transposed, label = False, tensor.label
         lengths: Tensor | None = None
         while (op := self.fusion.producers.get(tensor)) is not None:
             if isinstance(op, PagedCacheLoad | RaggedLoad):
                 if lengths not in (None, op.sequence):
                     raise Unlike(f"{label} is cut to other lengths than those of {op.label}")
-                return self._gathered(op, turned)
+                return self._gathered(op, is_transposed)
             if may_be_scaled and (along := self._multiple(op)) is not None:
                 tensor = along
                 continue
-            if may_be_cut and lengths is None and not turned and (cut := self._cut(op)) is not None:
+            if (
+                may_be_cut
+                and lengths is None
+                and not is_transposed
+                and (cut := self._cut(op)) is not None
+            ):
                 tensor, lengths = cut
                 continue
-            if isinstance(op, Transpose) and turns_last(op):
-                turned = not turned
+            if isinstance(op, Transpose) and exchanges_last(op):
+                is_transposed = not is_transposed
             elif lengths is not None or not (isinstance(op, Reshape) and regroups(op)):
                 raise Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
-        return Operand(tensor, turned, None, tensor.shape[:-2], lengths)
+        return Operand(tensor, is_transposed, None, tensor.shape[:-2], lengths)
 
     def queries(self, tensor: Tensor) -> Operand:
         """The first operand of the first product: in memory, or rotated, which the kernel computes:
@@ -161,7 +166,7 @@ class OperandReader:
         is_simple = all(self.is_simple(o) for o in self.fusion.upstream(lengths))
         return (rows, lengths) if is_fit and is_of_entries and is_simple else None
 
-    def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
+    def _gathered(self, op: PagedCacheLoad | RaggedLoad, is_transposed: bool) -> Operand:
         memory = op.packed if isinstance(op, RaggedLoad) else op.container
         for tensor in op.operands:
             # Lengths and offsets may be made of others, by simple work.
@@ -169,7 +174,7 @@ class OperandReader:
             made_by = self.fusion.upstream(tensor)
             if made_by and not (is_simple and all(self.is_simple(o) for o in made_by)):
                 raise Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
-        return Operand(memory, turned, op, op.y.shape[:-2])
+        return Operand(memory, is_transposed, op, op.y.shape[:-2])
 
     def is_simple(self, op: Op) -> bool:
         return isinstance(op, Pointwise) or op.role == "view"
@@ -179,7 +184,7 @@ class OperandReader:
         return isinstance(op, Pointwise) or (isinstance(op, Reshape) and regroups(op))
 
 
-def turns_last(op: Transpose) -> bool:
+def exchanges_last(op: Transpose) -> bool:
     rank = op.x.rank
     return tuple(op.permutation) == (*range(rank - 2), rank - 1, rank - 2)
 

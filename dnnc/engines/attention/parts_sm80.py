@@ -250,10 +250,12 @@ class PartsEmitter:
                 found = arith.AddFOp(found, arith.MulFOp(value, share).result).result
             return found
 
-        turns: Any = count // together
-        if turns > 1 and self.is_packed:
-            turns = ops.opaque(ops.const(turns))  # unrolled, two turns load all at once, and spill
-        return loop(0, turns, state=ops.zeros(type_))(some)
+        rounds: Any = count // together
+        if rounds > 1 and self.is_packed:
+            rounds = ops.opaque(
+                ops.const(rounds)
+            )  # unrolled, two rounds load all at once, and spill
+        return loop(0, rounds, state=ops.zeros(type_))(some)
 
     def _share(self, shares: Sequence[Any], part: Any) -> Any:
         """The share of a part, from the lane that has it."""

@@ -1,7 +1,8 @@
 # pyright: basic
 """The warpgroup of sdpa_fwd_sm90 that loads: a tile's queries, then keys and values by blocks.
 
-One thread issues all copies; where values are turned, the other warps do that (`turner_sm90`).
+One thread issues all copies; where values are transposed, the other warps do that
+(`transposer_sm90`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ...mlir import nvvm
 from .block_sm90 import Progress, SdpaBlock, unless
 from .entry import Entry
 from .schedule import KeyBlocks, QueryTile
-from .turner_sm90 import ValueTurner
+from .transposer_sm90 import ValueTransposer
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,13 @@ class SdpaProducer:
             for operand in self.operands.values():
                 operand.prefetch()
             self.block.each_tile(Progress.start(), self._load_tile, takes=True)
-        if t.turns:
+        if t.transposes_values:
             with ops.if_(ops.less(0, self.block.warp)):
                 block = self.block
-                turner = ValueTurner(
+                transposer = ValueTransposer(
                     t, self.schedule, self.raw, self.values, block.warp, block.blocks
                 )
-                self.block.each_tile(Cursor(), turner.tile, takes=False)
+                self.block.each_tile(Cursor(), transposer.tile, takes=False)
 
     def _load_tile(self, tile: QueryTile, now: Progress) -> Progress:
         blocks = self.block.blocks(tile)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
-from ...codegen.hopper.turned_bytes import quads
+from ...codegen.hopper.transposed_bytes import quads
 from ...codegen.totals.largest import larger, meet
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.region_walk import inputs_of

@@ -172,7 +172,7 @@ class ScoreWalk(TileWalk):
         return [make(weights) for weights in found.values()]
 
     def _word_of_bytes(self, weights: Sequence[Any]) -> Any:
-        """Four weights, of 16 columns: see `turned_bytes`."""
+        """Four weights, of 16 columns: see `transposed_bytes`."""
         kind = self.shared.parts.weights.type.name
         if str(weights[0].type) != "f32":  # of 8 bits already, carried as integers
             return llvm.BitcastOp(ops.i32_type(), ops.from_elements(list(weights))).result

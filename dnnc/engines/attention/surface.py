@@ -99,12 +99,14 @@ def operands(found: Attention) -> Sequence[tuple[str, Operand, tuple[int, int]]]
     """(name, operand, (axis of a head's elements, axis of queries or keys)) of Q, K, V."""
     q, k, v = found.operands
     named = (("Q", q, False), ("K", k, True), ("V", v, False))
-    return [(name, operand, _axes(operand, is_turned)) for name, operand, is_turned in named]
+    return [
+        (name, operand, _axes(operand, is_transposed)) for name, operand, is_transposed in named
+    ]
 
 
-def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
+def _axes(operand: Operand, is_transposed: bool) -> tuple[int, int]:
     rank = operand.tensor.rank
-    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
+    return (rank - 1, rank - 2) if operand.is_transposed == is_transposed else (rank - 2, rank - 1)
 
 
 def head_of(found: Attention) -> tuple[int, int]:

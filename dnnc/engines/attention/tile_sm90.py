@@ -9,16 +9,16 @@ from typing import Any
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.tile_ring import TileRing
-from ...codegen.hopper.turned_bytes import TurnedBytes
+from ...codegen.hopper.transposed_bytes import TransposedBytes
 from ...codegen.tiles.tile_table import TileTable
 from ..plain_data import plain, record_of
 
 _PIN_BYTES = 4  # of the place whose address no store meets
 OVERLAPPING = 3  # stages of queries: of a tile, of the one whose result leaves, and of the next
-TURNERS = 3  # warps of the producer's that turn values
+TRANSPOSERS = 3  # warps of the producer's that transpose values
 
 _MANY = 3  # warpgroups, which hide a tile's end without that
-_MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
+_MOST_BESIDE_TRANSPOSING = 190  # sums of a thread, for which fewer registers do
 # The same, where tiles overlap and a mask compares numbers.  Of heads of 128, 128 keys a step would
 # spill; 112 took 1.28 times as long, under a causal mask of documents.
 _MOST_BESIDE_NUMBERS = 150
@@ -26,14 +26,14 @@ _MOST_BESIDE_NUMBERS = 150
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
 _REGISTERS = {2: (40, 232), 3: (32, 160)}
-_GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, or turns values
+_GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, or transposes values
 
 
 @dataclass(frozen=True)
 class Kind:
     """The elements that are multiplied and stored.
 
-    element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
+    element_bytes: of operands; values of one byte are transposed on the way (`TransposedBytes`).
     staged_bytes: of an element of the staged output.  promotes: whether P @ V of some steps is a
     sum of its own, which is added in f32.
     """
@@ -158,7 +158,7 @@ class SdpaTiling:
     def overlaps(self) -> bool:
         """Whether a tile's last product and result come beside the next one's first block: where
         there are the registers for both, and all warpgroups go through all blocks."""
-        has_room = self.q_stages > 1 and not self.turns and self.consumers < _MANY
+        has_room = self.q_stages > 1 and not self.transposes_values and self.consumers < _MANY
         if self.tiles.is_numbered and self.sums > _MOST_BESIDE_NUMBERS:
             has_room = False
         return has_room and not self.tiles.skips
@@ -172,7 +172,9 @@ class SdpaTiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a thread of the producer, and of a consumer; None: as they come."""
-        is_busy = self.tiles.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
+        is_busy = self.tiles.gathers or (
+            self.transposes_values and self.sums <= _MOST_BESIDE_TRANSPOSING
+        )
         return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
 
     @property
@@ -184,13 +186,13 @@ class SdpaTiling:
     # ---- panels of rows of 128 bytes
 
     @property
-    def turns(self) -> bool:
-        """Whether values are turned before they are multiplied."""
+    def transposes_values(self) -> bool:
+        """Whether values are transposed before they are multiplied."""
         return self.kind.element_bytes == 1
 
     @property
-    def turned(self) -> TurnedBytes:
-        return TurnedBytes(self.keys, self.width)
+    def transposed(self) -> TransposedBytes:
+        return TransposedBytes(self.keys, self.width)
 
     @property
     def panel(self) -> int:
@@ -227,7 +229,7 @@ class SdpaTiling:
     @property
     def v_bytes(self) -> int:
         """Bytes of a step's values as they are multiplied."""
-        return self.turned.bytes if self.turns else self.raw_bytes
+        return self.transposed.bytes if self.transposes_values else self.raw_bytes
 
     @property
     def raw_bytes(self) -> int:
@@ -250,7 +252,7 @@ class SdpaTiling:
 
     @property
     def k_barriers(self) -> int:
-        return self.raw_offset + (self.stages * self.raw_bytes if self.turns else 0)
+        return self.raw_offset + (self.stages * self.raw_bytes if self.transposes_values else 0)
 
     @property
     def v_barriers(self) -> int:
@@ -263,7 +265,9 @@ class SdpaTiling:
     @property
     def q_barriers(self) -> int:
         """Barriers of the first warpgroup's queries; those of the others follow."""
-        return self.raw_barriers + (Pipeline.barrier_bytes(self.stages) if self.turns else 0)
+        return self.raw_barriers + (
+            Pipeline.barrier_bytes(self.stages) if self.transposes_values else 0
+        )
 
     @property
     def ring_barriers(self) -> int:

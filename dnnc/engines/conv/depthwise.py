@@ -50,7 +50,7 @@ _MOST_ALONE = 7
 _LOADS = (16, 8, 4, 2, 1)
 _ROWS = (1, 2, 4, 7, 8)
 _COLUMNS = (4, 1, 2, 7, 8, 14, 16)
-_TURNS = (1, 2, 4, 8, 16)
+_ROUNDS = (1, 2, 4, 8, 16)
 _THREADS = 128  # of a candidate's block
 # Rows and columns of a tile that are worth a look.
 _TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
@@ -136,7 +136,7 @@ class ConvDepthwiseEngine(Engine):
         Knob("LOAD_SIZE", _LOADS, "bytes of X's channels, or of as many of Y's, of a thread"),
         Knob("TILE_ROWS", _ROWS, "rows of output pixels that a thread has at once"),
         Knob("TILE_COLS", _COLUMNS, "output pixels of each of these rows"),
-        Knob("ARRAY_SIZE_PER_THREAD", _TURNS, "tiles a thread works on, one after the other"),
+        Knob("ARRAY_SIZE_PER_THREAD", _ROUNDS, "tiles a thread works on, one after the other"),
         Knob("SPECFILT", (0, 1), "1: the filter stays in registers from tile to tile"),
         Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
         Knob(
@@ -167,8 +167,8 @@ class ConvDepthwiseEngine(Engine):
             ways = [(1, False, n) for n in asked]
             # Numbers that stay from tile to tile take registers, too.
             ways += [(2, False, asked[0]), (4, False, asked[0]), (2, True, 0), (4, True, 0)]
-            for turns, held, occupancy in ways:
-                choice = DepthwiseChoice(load, rows, columns, turns, held, _THREADS, occupancy)
+            for rounds, held, occupancy in ways:
+                choice = DepthwiseChoice(load, rows, columns, rounds, held, _THREADS, occupancy)
                 if not any(True for _ in facts.illegal(choice)):
                     found.append(choice.knobs)
         return found

@@ -3,7 +3,7 @@
 
     block = (tile of channels, run of strips);  thread = (fragment of channels, strip of the run)
     the block's part of the filter -> shared memory
-    for each turn: a strip, `rows` x `columns` pixels of the output
+    for each round: a strip, `rows` x `columns` pixels of the output
         for each row of the input that they meet: its columns, once
             for each column: multiply by all taps that lie on it, into the outputs' sums
         g2 on each pixel's sums, store
@@ -91,7 +91,7 @@ class DepthwiseKernel:
 
     @property
     def blocks(self) -> Expr:
-        per_block = self.tiling.strips * self.tiling.turns
+        per_block = self.tiling.strips * self.tiling.rounds
         return ceildiv(product(self.counts), per_block) * self.channel_tiles
 
     # ---- the body
@@ -106,14 +106,14 @@ class DepthwiseKernel:
         width = tiling.width
         self.channel = Index(number * width, 1 if width > 1 else 0, width)
         self.x_channel, self.x_width = self._input_channels(number)
-        first = run * (tiling.strips * tiling.turns) + own
+        first = run * (tiling.strips * tiling.rounds) + own
         is_own = None
         if tiling.strips * tiling.fragments < tiling.threads:
             is_own = own < tiling.strips
-        if tiling.turns == 1:
+        if tiling.rounds == 1:
             self._emit_one(tile, first, is_own)
         else:
-            self._emit_turns(tile, first, is_own)
+            self._emit_rounds(tile, first, is_own)
 
     def _emit_one(self, tile: Any, number: Any, is_own: Any) -> None:
         """Its first pixels are on their way while the filter comes; a strip past the end has those
@@ -127,10 +127,10 @@ class DepthwiseKernel:
         with ops.if_(ops.both(is_own, number < count)):
             self._finish(strip, walk, self._sums(strip, walk, lines))
 
-    def _emit_turns(self, tile: Any, first: Any, is_own: Any) -> None:
+    def _emit_rounds(self, tile: Any, first: Any, is_own: Any) -> None:
         tiling, count = self.tiling, self.kernel.size(product(self.counts))
         self._stage_filter(tile)
-        end = first + tiling.strips * tiling.turns
+        end = first + tiling.strips * tiling.rounds
 
         @each(first, end, tiling.strips)
         def _(number: Any) -> None:
@@ -172,7 +172,7 @@ class DepthwiseKernel:
                 rest = tap // extent
                 place = tap - rest * extent
                 # CONVOLUTION: the last tap lies on the first pixel.
-                places.insert(0, extent - 1 - place if shape.is_turned else place)
+                places.insert(0, extent - 1 - place if shape.is_flipped else place)
                 tap = rest
             at = map(Index.of, [*shape.filter_place(first + channel, inner), *places])
             return widened(self.walk.branch().value(self.w, list(at), 1), source, self.sums)[0]
@@ -197,7 +197,7 @@ class DepthwiseKernel:
 
     @stretch("mainloop")
     def _sums(self, strip: Strip, walk: Walk, lines: Lines | None = None) -> Sums:
-        # So that what is read of it again in each turn is not kept in registers all the time.
+        # So that what is read of it again in each round is not kept in registers all the time.
         pointer = None if self.held else ops.opaque(self.filter.pointer)
         if self.tiling.unrolled == "filter":
             return self._whole(lines or self._lines(strip, walk), pointer)

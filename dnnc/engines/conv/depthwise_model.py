@@ -53,7 +53,7 @@ def predicted(
     """
     op = conv_of(fusion)
     spatial = typical(product((op.made.shape[0], *tiling.counts(op.made.shape[2:]))))
-    runs = -(-spatial // (tiling.strips * tiling.turns))
+    runs = -(-spatial // (tiling.strips * tiling.rounds))
     blocks = max(1, runs * (facts.channels // (tiling.width * tiling.fragments)))
     most = -(-blocks // target.sm_count)  # of an SM
     resident = _resident(facts, tiling, target)
@@ -75,7 +75,7 @@ def predicted(
         each = _OF_GROUPS * max(each, _FILTER_SLOTS * facts.products(tiling.width) / 4)
         elements = facts.products(tiling.width) * tiling.fragments
         fill = _FILL_INSTRUCTIONS * elements / tiling.threads
-    block = (tiling.turns * each + fill) * warps * stretched / cycles
+    block = (tiling.rounds * each + fill) * warps * stretched / cycles
     computed = (_EXPOSED_SHARE * most + _LAST_SHARE * resident) * block
 
     total = LAUNCH_SECONDS + memory + computed

@@ -46,7 +46,7 @@ class DepthwiseChoice(KnobValues):
     """One value of each knob.
 
     load_bytes: of X's channels, or of as many of Y's, of a thread.  rows, columns: of the output
-    pixels that a thread has at once.  turns: tiles that a thread works on, one after the other.
+    pixels that a thread has at once.  rounds: tiles that a thread works on, one after the other.
     holds_filter: whether it stays in registers from tile to tile.  min_blocks: of an SM, see
     `Kernel`; 0: as they come.
     """
@@ -54,7 +54,7 @@ class DepthwiseChoice(KnobValues):
     load_bytes: Annotated[int, "LOAD_SIZE"]
     rows: Annotated[int, "TILE_ROWS"]
     columns: Annotated[int, "TILE_COLS"]
-    turns: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+    rounds: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
     holds_filter: Annotated[bool, "SPECFILT"]
     threads: Annotated[int, "BLOCK_SIZE"]
     min_blocks: Annotated[int, "OCCUPANCY"]
@@ -66,7 +66,7 @@ class DepthwiseTiling:
 
     width: output channels of a thread, a fragment.  fragments: of a block.  strips: of a block,
     tiles of `rows` x `columns` output pixels along the last two axes.  threads: of the block.
-    turns: tiles that a thread works on, one after the other.
+    rounds: tiles that a thread works on, one after the other.
     along: columns of an access to X and to Y, where these are contiguous; 1: those of a pixel are.
     unrolled: what of the filter is written out: "filter", "row" or "tap".
     is_held: whether all of it stays in registers.
@@ -80,7 +80,7 @@ class DepthwiseTiling:
     rows: int
     columns: int
     along: int
-    turns: int
+    rounds: int
     unrolled: str
     is_held: bool
     min_blocks: int
@@ -221,7 +221,7 @@ class DepthwiseFacts:
             rows=rows,
             columns=columns,
             along=self._along_of(rows, columns) if width == 1 else 1,
-            turns=choice.turns,
+            rounds=choice.rounds,
             unrolled=self.unrolled(rows * columns * width),
             is_held=choice.holds_filter,
             min_blocks=choice.min_blocks,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import gcd
 
 from ...codegen.hopper import im2col, tma, wgmma
-from ...codegen.hopper.staged_store import TURNED_BYTES
+from ...codegen.hopper.staged_store import TRANSPOSED_BYTES
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.tensor import Tensor
 from ...expr import typical
@@ -51,7 +51,7 @@ _LEAST_BYTES_SHARE = 0.2
 _HALF_LINE = (
     0.55  # of a line's time, what a row takes that is half a line at most, behind whole ones
 )
-# Lines that a row of a turned filter takes as long as, where several follow each other in one: of
+# Lines that a row of a flipped filter takes as long as, where several follow each other in one: of
 # 8, 16 and 24 outputs of 1x1 filters a row took 14 to 17 ns.
 _SAME_LINE = 5.5
 # The same, more, of rows of less than a line that end inside sectors, where pixels come by im2col:
@@ -108,8 +108,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         epilogue=epilogue,
         results=ResultFacts(
             swaps=(0,) if booleans_of(fusion) or _reads_apart(fusion, swaps=True) else (0, 1),
-            can_turn=True,
-            always_turns=True,
+            can_transpose=True,
+            always_transposes=True,
             is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         ),
         most_sums=_most_sums(fusion, is_scattered),
@@ -180,7 +180,7 @@ def pixels_move_by_tma(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool
     """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
     if shape.spread is None:
         return _are_rows(tensor, shape.groups, swaps=swaps)
-    if swaps and tensor.type.bits != 8 * TURNED_BYTES:
+    if swaps and tensor.type.bits != 8 * TRANSPOSED_BYTES:
         return False
     if shape.groups > 1 and shape.k_group * tensor.type.bits // 8 % tma.ALIGNMENT:
         return False  # boxes begin at a group's first channel
@@ -198,7 +198,7 @@ def pixels_are_staged(tensor: Tensor, shape: ConvShape, *, swaps: bool) -> bool:
 
 def _are_rows(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
     """Whether pixels are rows of a matrix that TMA takes."""
-    if swaps and tensor.type.bits != 8 * TURNED_BYTES:
+    if swaps and tensor.type.bits != 8 * TRANSPOSED_BYTES:
         return False
     matrix = pixel_matrix(tensor, groups)
     return matrix is not None and tma.refusal(matrix, (2, 1)) is None

@@ -29,7 +29,7 @@ from ..views.reads import layout_model
 from .pattern import GROUP, ConvShape
 from .tiles_sm80 import CHANNEL, Depth, Phase, plan_of
 
-_TURNED_BITS = (8, 16)  # of elements that `ldmatrix` transposes
+_TRANSPOSED_BITS = (8, 16)  # of elements that `ldmatrix` transposes
 
 
 def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any]:
@@ -42,10 +42,10 @@ def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any
     model = layout_model(fusion, w)
     if model is None or not is_unit(model, shape.filter_axes[0]):
         return plan_of(0, "elements")
-    is_turned = w.type.bits in _TURNED_BITS
-    access = turned_bytes(w, shape) if is_stored else 0
+    is_transposed = w.type.bits in _TRANSPOSED_BITS
+    access = transposed_bytes(w, shape) if is_stored else 0
     plan = plan_of(access, "elements")
-    return {**plan, "k_contiguous": not is_turned, "loads_along_k": False}
+    return {**plan, "k_contiguous": not is_transposed, "loads_along_k": False}
 
 
 def matrix_bytes(w: Tensor, shape: ConvShape, depth: Depth) -> int:
@@ -54,10 +54,10 @@ def matrix_bytes(w: Tensor, shape: ConvShape, depth: Depth) -> int:
     return access_bytes(matrix, 1) if matrix is not None else 0
 
 
-def turned_bytes(w: Tensor, shape: ConvShape) -> int:
+def transposed_bytes(w: Tensor, shape: ConvShape) -> int:
     """The widest copy of output channels that `ldmatrix` transposes; 0: there is none."""
     out, _ = shape.filter_axes
-    return access_bytes(w, out) if w.type.bits in _TURNED_BITS and is_unit(w, out) else 0
+    return access_bytes(w, out) if w.type.bits in _TRANSPOSED_BITS and is_unit(w, out) else 0
 
 
 def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:

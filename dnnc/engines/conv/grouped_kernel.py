@@ -3,7 +3,7 @@
 
     block = (tile of channels, run of strips);  warp = (results of one group, strip of the run)
     the warp's part of the filter -> registers
-    for each turn: a strip, `rows` rows of 16 pixels of the output
+    for each round: a strip, `rows` rows of 16 pixels of the output
         for each line of the input that they meet: its pixels, once -> registers
             for each tap on it, before the last axis': multiply, into the sums of its row of outputs
         g2 on the sums, store
@@ -126,7 +126,7 @@ class GroupedKernel:
 
     @property
     def blocks(self) -> Expr:
-        return ceildiv(self.count, self.tiling.strips * self.tiling.turns) * self.channel_tiles
+        return ceildiv(self.count, self.tiling.strips * self.tiling.rounds) * self.channel_tiles
 
     # ---- the body
 
@@ -149,8 +149,8 @@ class GroupedKernel:
         self.masks = [[self._mask(lanes) for lanes in phase.sets] for phase in self.phases]
         self.filter = self._filter()
 
-        first = run * (tiling.strips * tiling.turns) + own
-        most = first + tiling.strips * tiling.turns
+        first = run * (tiling.strips * tiling.rounds) + own
+        most = first + tiling.strips * tiling.rounds
         end = ops.minimum(most, self.kernel.size(self.count))
         if is_there is not None:
             end = ops.select(is_there, end, first)
@@ -199,7 +199,7 @@ class GroupedKernel:
         taps, tap = self.last.taps, self.tap + chosen * TAPS
         last, extents = ops.minimum(tap, taps - 1), [window.taps for window in self.outer]
         places: list[Number] = [*outer, last]
-        if self.shape.is_turned:  # CONVOLUTION: the last tap lies on the first pixel
+        if self.shape.is_flipped:  # CONVOLUTION: the last tap lies on the first pixel
             extents.append(taps)
             places = [n - 1 - place for n, place in zip(extents, places, strict=True)]
         is_whole = chosen * TAPS + _LAST_LANE < taps

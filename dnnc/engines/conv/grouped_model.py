@@ -19,7 +19,7 @@ from .pattern import conv_of
 # up a line at a time.
 _LINE_CYCLES = 1.12
 _EXPOSED_SHARE = 0.1  # of instructions
-_TURNS = 1.07  # what it takes that a warp's strips do not overlap
+_ROUNDS = 1.07  # what it takes that a warp's strips do not overlap
 _PART_OF_LINE = 1.04  # what it takes that blocks read parts of lines
 _LINE_BYTES = 128
 _ENOUGH_WARPS = 16  # of an SM, to hide what they wait for
@@ -47,9 +47,9 @@ def predicted(
     for extent, tile in zip(op.made.shape[2:-1], tiling.tiles(len(shape.windows) - 1), strict=True):
         strips *= -(-typical(extent) // tile)
     parts = shape.groups * shape.k_group // tiling.results
-    runs = -(-strips // (tiling.strips * tiling.turns))
+    runs = -(-strips // (tiling.strips * tiling.rounds))
     blocks = max(1, runs * -(-parts // tiling.units))
-    per_sm = -(-blocks // target.sm_count) * tiling.warps * tiling.turns  # strips of warps
+    per_sm = -(-blocks // target.sm_count) * tiling.warps * tiling.rounds  # strips of warps
 
     bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * min(1.0, blocks / target.sm_count)
     memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
@@ -68,14 +68,14 @@ def predicted(
 
 
 def _waiting_factor(facts: GroupedFacts, tiling: GroupedTiling) -> float:
-    """The factor of all for few warps, turns and parts of lines."""
+    """The factor of all for few warps, rounds and parts of lines."""
     loaded = (facts.lines(tiling.rows) - 1) * facts.line_words
     counted = facts.live(tiling.rows, tiling.results) + loaded
     registers = min(255, int(_REGISTER_SHARE * counted + _OWN_REGISTERS))
     warps = max(1, _REGISTERS // (registers * tiling.threads)) * tiling.warps
     found = max(1.0, _ENOUGH_WARPS / warps) ** _WAITING
-    if tiling.turns > 1:
-        found *= _TURNS
+    if tiling.rounds > 1:
+        found *= _ROUNDS
     if tiling.units * facts.tap_words * 4 < _LINE_BYTES:
         found *= _PART_OF_LINE
     return found
@@ -93,7 +93,7 @@ def _strip_cycles(
     words = loads * _LOAD_BYTES // 4
     instructions = (
         _STRIP_INSTRUCTIONS
-        + facts.held(tiling.results) * _FILTER_INSTRUCTIONS / tiling.turns
+        + facts.held(tiling.results) * _FILTER_INSTRUCTIONS / tiling.rounds
         + loads * _LOAD_INSTRUCTIONS
         + words * (1 + 2 * roles.count("g1a"))
         + products

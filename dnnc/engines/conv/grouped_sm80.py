@@ -43,7 +43,7 @@ _MOST_PIXELS = 1 << 30  # of the output: strips past it are counted in 31 bits, 
 
 _ROWS = (1, 2, 4, 7, 8)
 _RESULTS = (8, 16, 32)
-_TURNS = (1, 2, 4, 8)
+_ROUNDS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ConvGroupedSm80Engine(Engine):
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_ROWS", _ROWS, "rows of 16 output pixels that a warp has at once"),
         Knob("TILE_N", _RESULTS, "output channels of a warp, of one group"),
-        Knob("ARRAY_SIZE_PER_THREAD", _TURNS, "tiles a warp works on, one after the other"),
+        Knob("ARRAY_SIZE_PER_THREAD", _ROUNDS, "tiles a warp works on, one after the other"),
         Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
     )
 

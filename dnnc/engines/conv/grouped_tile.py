@@ -71,12 +71,12 @@ class GroupedChoice(KnobValues):
     """One value of each knob.
 
     rows: of 16 output pixels that a warp has at once.  results: output channels of a warp, of one
-    group.  turns: tiles that a warp works on, one after the other.  threads: of a block.
+    group.  rounds: tiles that a warp works on, one after the other.  threads: of a block.
     """
 
     rows: Annotated[int, "TILE_ROWS"]
     results: Annotated[int, "TILE_N"]
-    turns: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
+    rounds: Annotated[int, "ARRAY_SIZE_PER_THREAD"]
     threads: Annotated[int, "BLOCK_SIZE"]
 
 
@@ -86,15 +86,15 @@ class GroupedTiling:
 
     results: output channels of a warp, of one group.  units: such parts of the channels, of a
     block's warps.  warps: of a block.  rows: of output pixels, along the axis before the last.
-    turns: strips that a warp works on, one after the other.  ahead: lines of pixels that are loaded
-    before the first is used.
+    rounds: strips that a warp works on, one after the other.  ahead: lines of pixels that are
+    loaded before the first is used.
     """
 
     results: int
     units: int
     warps: int
     rows: int
-    turns: int
+    rounds: int
     ahead: int
 
     @staticmethod
@@ -199,7 +199,7 @@ class GroupedFacts:
             units=units_of_block(parts, warps),
             warps=warps,
             rows=rows,
-            turns=choice.turns,
+            rounds=choice.rounds,
             ahead=min(self.lines(rows), ahead),
         )
 

@@ -30,7 +30,7 @@ from functools import cached_property
 
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.im2col import Window
-from ...codegen.hopper.staged_store import ALIGNMENT, TURNED_BYTES
+from ...codegen.hopper.staged_store import ALIGNMENT, TRANSPOSED_BYTES
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv, product
 from ...visible import counted
@@ -138,7 +138,7 @@ class Halo:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of a part of a staged output or load."""
-        bytes_ = self.part_step * wgmma.M * TURNED_BYTES
+        bytes_ = self.part_step * wgmma.M * TRANSPOSED_BYTES
         return -(-bytes_ // ALIGNMENT) * ALIGNMENT
 
     def across(self, width: Expr) -> Expr:
@@ -241,8 +241,8 @@ def stored_view(tensor: Tensor, groups: int) -> tuple[Tensor, tuple[int, int, in
 
 
 def image_moves(tensor: Tensor, groups: int) -> bool:
-    """Whether TMA moves boxes of images of a tensor of Y's dims, turned."""
-    if tensor.type.bits != 8 * TURNED_BYTES or tensor.rank not in (4, 5):
+    """Whether TMA moves boxes of images of a tensor of Y's dims, transposed."""
+    if tensor.type.bits != 8 * TRANSPOSED_BYTES or tensor.rank not in (4, 5):
         return False
     return tma.refusal(*stored_view(tensor, groups)) is None
 

@@ -30,14 +30,14 @@ class Copied:
     """The tensors that are copied to channels last where they are not, beside X.
 
     filters: W.  results: all of Y's dims.  has_gaps: pixels of X and W begin at whole 16 bytes.
-    Else rows of X do, whose pixels follow each other.  turns: W of a gradient is copied where
+    Else rows of X do, whose pixels follow each other.  transposes: W of a gradient is copied where
     `wgmma` would transpose it, too.
     """
 
     filters: bool
     results: bool
     has_gaps: bool
-    turns: bool = False
+    transposes: bool = False
 
 
 def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
@@ -99,7 +99,9 @@ def _rule(
 
     def twin(tensor: Tensor) -> Tensor | None:
         if tensor is filter_ and is_transposed and tensor is not image:
-            is_read = not copied.filters or _is_read_transposed(tensor, turns=copied.turns)
+            is_read = not copied.filters or _is_read_transposed(
+                tensor, transposes=copied.transposes
+            )
             return None if is_read else _filters_last(tensor)
         if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in wanted:
             return None
@@ -149,14 +151,14 @@ def _channels_last(tensor: Tensor) -> Tensor:
     return twin_of(tensor, (0, *range(2, tensor.rank), 1), -(-channels // access) * access)
 
 
-def _is_read_transposed(filter_: Tensor, *, turns: bool) -> bool:
-    """Whether the filter of a gradient is read as it is: K lie together, or what `wgmma` turns;
-    turns: it shall not."""
+def _is_read_transposed(filter_: Tensor, *, transposes: bool) -> bool:
+    """Whether the filter of a gradient is read as it is: K lie together, or what `wgmma`
+    transposes; transposes: it shall not."""
     k, *others = range(filter_.rank)
     if filter_.layout[k].constant == 1:
         return not _is_unaligned(filter_, others)
-    is_turned = filter_.type.bits == 16 and filter_.layout[1].constant == 1 and not turns
-    return is_turned and not _is_unaligned(filter_, (k, *others[1:]))
+    is_transposed = filter_.type.bits == 16 and filter_.layout[1].constant == 1 and not transposes
+    return is_transposed and not _is_unaligned(filter_, (k, *others[1:]))
 
 
 def _filters_last(filter_: Tensor) -> Tensor:

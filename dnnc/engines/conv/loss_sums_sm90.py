@@ -5,7 +5,7 @@
     second   db = after(sums of a channel)
 
 A thread has eight channels of every sixteenth pixel, in f32.  Warpgroups of all columns read the
-same dY: they take its stages by turns, so that each element is added once and all work as much.
+same dY: they take its stages alternately, so that each element is added once and all work as much.
 Each warp leaves a number for each of its channels; `emit` adds them up in a fixed order, a warp for
 each channel.
 """
@@ -96,7 +96,7 @@ class LossSums:
         return [ops.zeros(ops.vector_type(ops.f32_type(), _WIDTH)) for _ in self._panels]
 
     def added(self, sums: Sequence[Any], place: TilePlace, step: Any, address: Any) -> list[Any]:
-        """The sums with a stage's pixels, if it is this warpgroup's turn; address: of the
+        """The sums with a stage's pixels, if it is for this warpgroup; address: of the
         warpgroup's rows, i32."""
         sums = list(sums)
         if self.is_alone:

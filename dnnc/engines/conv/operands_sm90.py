@@ -210,7 +210,7 @@ class FilterOperand(TapOperand):
         for window in reversed(self.shape.windows):
             tap = number % window.taps
             number = number // window.taps
-            found.append(window.taps - 1 - tap if self.shape.is_turned else tap)
+            found.append(window.taps - 1 - tap if self.shape.is_flipped else tap)
         return found[::-1]
 
 

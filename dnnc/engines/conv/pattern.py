@@ -5,7 +5,7 @@
 
 for each group of channels; X' has what each tap of the filter meets of X, and is never stored.
 The gradient by the image is such a product, too, where its stride is 1: X is then dY, Y is dX, C
-are the filters and K the channels, and the filter is turned around and read transposed.
+are the filters and K the channels, and the filter is flipped and read transposed.
 Channels come in whole panels of `panel` elements, those past C zeros: k counts through the taps,
 the last spatial axis fastest, and through the padded channels of each.  On Hopper a panel is 128
 bytes, or of groups of up to 64 bytes of channels 64: half of it would be zeros otherwise, in shared
@@ -42,7 +42,7 @@ GROUP = 0  # the axis of a batch that counts groups of channels
 
 @dataclass(frozen=True, eq=False)
 class ConvShape:
-    """A convolution of X that gives Y; windows: of the spatial axes.  is_turned: the last tap
+    """A convolution of X that gives Y; windows: of the spatial axes.  is_flipped: the last tap
     comes first.
 
     x [N, C, spatial]; fixed channels and filter sizes.  w [K, C / groups, spatial], or where it
@@ -55,7 +55,7 @@ class ConvShape:
     x: Tensor
     w: Tensor
     windows: tuple[Window, ...]
-    is_turned: bool
+    is_flipped: bool
     apart: int
     is_transposed: bool = False
     beside: int = 1
@@ -75,7 +75,7 @@ class ConvShape:
         mode: str,
     ) -> ConvShape:
         """The shape, from an operation's name and attributes; made: dims of its result."""
-        is_gradient, is_turned = op_name == ConvDgrad.op_name, mode == "CONVOLUTION"
+        is_gradient, is_flipped = op_name == ConvDgrad.op_name, mode == "CONVOLUTION"
         windows = tuple(
             Window(_fixed(taps), *rest)
             for taps, *rest in zip(w.shape[2:], stride, dilation, pre, post, strict=True)
@@ -83,12 +83,12 @@ class ConvShape:
         image = made if is_gradient else x.shape
         groups = _fixed(image[1]) // _fixed(w.shape[1])
         if not is_gradient:
-            return ConvShape(x, w, windows, is_turned, groups)
+            return ConvShape(x, w, windows, is_flipped, groups)
         if all(window.stride == 1 for window in windows):
             windows = tuple(map(window_of_gradient, windows))
-            return ConvShape(x, w, windows, not is_turned, groups, is_transposed=True)
+            return ConvShape(x, w, windows, not is_flipped, groups, is_transposed=True)
         axes = zip(windows, made[2:], x.shape[2:], strict=True)
-        spread = Spread(tuple(AxisSpread.of(*axis, is_turned=is_turned) for axis in axes))
+        spread = Spread(tuple(AxisSpread.of(*axis, is_flipped=is_flipped) for axis in axes))
         windows = tuple(axis.window for axis in spread.axes)
         return ConvShape(
             x, w, windows, False, groups, is_transposed=True, spread=spread, made=tuple(made)

@@ -154,12 +154,14 @@ def _pixel_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
 
 def _type_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
     """`wgmma` reads operands whose k is not contiguous of 16 bits alone: of others, threads would
-    turn each tile again for every tile of channels, where conv_sm90 copies X once."""
+    transpose each tile again for every tile of channels, where conv_sm90 copies X once."""
     read = fusion.read_inputs(op.moved) if op.moved in fusion.producers else [op.moved]
-    turned = [t for t in read if t.shape == op.moved.shape and _is_along_pixels(t)]
-    if op.moved.type.bits == 16 or not turned:
+    along_pixels = [t for t in read if t.shape == op.moved.shape and _is_along_pixels(t)]
+    if op.moved.type.bits == 16 or not along_pixels:
         return []
-    what = f"X {op.moved.type} of {turned[0].label}, whose neighbouring pixels are side by side"
+    what = (
+        f"X {op.moved.type} of {along_pixels[0].label}, whose neighbouring pixels are side by side"
+    )
     supported = "X of f16 or bf16, or with channels last"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 

@@ -60,7 +60,7 @@ from ..surface import fp8_reasons, too_large_reasons
 from ..views.operand_types import CASTABLE, casts, loses_bits_as_tf32, takes_other_type
 from .beside_sm80 import BesidePixels, shape_of_choice
 from .exits import exit_axes_reasons, exit_seconds, exits_of, has_whole_bytes
-from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
+from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, transposed_bytes
 from .pattern import ConvShape, conv_of, conv_of_call, conv_shape_of, shape_of
 from .pixel_places import PixelPlaces
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
@@ -471,10 +471,10 @@ def _filter_load(fusion: Fusion, shape: ConvShape, narrow: float) -> _Load:
     depth_ = Depth.of(shape, (*range(2, w.rank), CHANNEL))
     is_stored = w in fusion.inputs
     access = matrix_bytes(w, shape, depth_) if is_stored else 0
-    turned = turned_bytes(w, shape) if is_stored and shape.is_transposed else 0
-    if access < 4 <= turned:
+    transposed = transposed_bytes(w, shape) if is_stored and shape.is_transposed else 0
+    if access < 4 <= transposed:
         is_split = w.layout[0].known_divisor() * size % LINE_BYTES != 0
-        return _Load(_NARROW_TIME[turned], OperandLines(size, False, is_split))
+        return _Load(_NARROW_TIME[transposed], OperandLines(size, False, is_split))
     if access < 4:
         return _Load(narrow * _ELEMENT_TIME)
     depth = shape.taps * shape.c_group

@@ -37,7 +37,7 @@ from ..product.knobs_sm90 import (
     STAGES,
     SWIZZLES,
     TILES,
-    TURNED_COLUMNS,
+    TRANSPOSED_COLUMNS,
     across_tiles,
     illegal_reasons,
     legal_choices,
@@ -88,7 +88,7 @@ _TILES = (*TILES, (256, 64))
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
-_TURNED = Copied(filters=True, results=True, has_gaps=True, turns=True)
+_TRANSPOSED = Copied(filters=True, results=True, has_gaps=True, transposes=True)
 _PATTERN = (
     "one conv_fprop or conv_dgrad, pointwise operations before X, and with reductions after it"
 )
@@ -162,7 +162,7 @@ class ConvSm90Engine(Engine):
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob(
             "TILE_M",
-            _first(128, (*ROWS, *COLUMNS, *BESIDE, *TURNED_COLUMNS)),
+            _first(128, (*ROWS, *COLUMNS, *BESIDE, *TRANSPOSED_COLUMNS)),
             "output pixels of the tile",
         ),
         Knob(
@@ -224,11 +224,11 @@ class ConvSm90Engine(Engine):
         ]
 
     def _narrow(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        """Tiles of few outputs for a filter that products would turn in wider ones."""
+        """Tiles of few outputs for a filter that products would transpose in wider ones."""
         shape = conv_shape_of(_relaid(fusion, _ALL).fusion)
         if shape.is_filter_k_major or shape.k_group >= wgmma.PANEL_ROWS:
             return ()
-        found = _by_im2col(_relaid(fusion, _TURNED).fusion, target, 0, _TILES)
+        found = _by_im2col(_relaid(fusion, _TRANSPOSED).fusion, target, 0, _TILES)
         return [knobs for knobs in found if ConvChoice.of(knobs).channels < wgmma.PANEL_ROWS]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
@@ -320,8 +320,8 @@ class ConvSm90Engine(Engine):
 
 def _past_rows(facts: ProductFacts, outputs: int, columns: int) -> int:
     """See `PixelLoads.past`."""
-    is_turned = facts.operands.along_rows[0][1]
-    return max(0, columns - outputs) if outputs < _FEW and not is_turned else 0
+    is_transposed = facts.operands.along_rows[0][1]
+    return max(0, columns - outputs) if outputs < _FEW and not is_transposed else 0
 
 
 @remembered
@@ -332,13 +332,14 @@ def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
 
 def _copied(choice: ConvChoice) -> Copied:
     """Where threads go along pixels, results and what is read beside them stay as they are: with
-    channels first these are neighbours in memory.  Of narrow tiles products can't turn filters.
+    channels first these are neighbours in memory.  Of narrow tiles products can't transpose
+    filters.
     """
     if choice.has_halo:
         return _ALL
     if choice.loop.swaps:
         return _OPERANDS
-    return _TURNED if choice.loop.tile_n < wgmma.PANEL_ROWS else _ALL
+    return _TRANSPOSED if choice.loop.tile_n < wgmma.PANEL_ROWS else _ALL
 
 
 def _fitting(fusion: Fusion, target: Target) -> tuple[tuple[int, int], ...]:

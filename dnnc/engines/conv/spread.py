@@ -66,8 +66,8 @@ class AxisSpread:
     taps: int
 
     @staticmethod
-    def of(window: Window, pixels: Expr, outputs: Expr, *, is_turned: bool) -> AxisSpread:
-        """window, is_turned: of the forward convolution.  pixels, outputs: extents of dX and dY."""
+    def of(window: Window, pixels: Expr, outputs: Expr, *, is_flipped: bool) -> AxisSpread:
+        """window, is_flipped: of the convolution.  pixels, outputs: extents of dX and dY."""
         stride, dilation = window.stride, window.dilation
         met: dict[int, list[tuple[int, int]]] = {origin: [] for origin in range(stride)}
         for tap in reversed(range(window.taps)):
@@ -75,7 +75,7 @@ class AxisSpread:
             met[origin].append((tap, (origin + window.pre - tap * dilation) // stride))
         phases = []
         for origin, taps in met.items():
-            places = [window.taps - 1 - tap if is_turned else tap for tap, _ in taps]
+            places = [window.taps - 1 - tap if is_flipped else tap for tap, _ in taps]
             first_tap = places[0] if places else 0
             tap_step = places[1] - places[0] if len(places) > 1 else 0
             first = taps[0][1] if taps else 0

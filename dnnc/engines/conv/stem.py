@@ -44,7 +44,7 @@ _FEW_SUMS = 64  # of a thread
 _SLOT_ALIGNMENT = 1024
 _SIZE = 2  # bytes of an element
 _WIDE = 4  # elements that TMA may take for one, of 8 bytes
-_UNITS = (64, 32, 16)  # elements that a swizzle turns together
+_UNITS = (64, 32, 16)  # elements that a swizzle moves together
 _BANKS = 32  # of shared memory, of four bytes
 
 
@@ -125,7 +125,7 @@ class Stem:
         rows = (self.pitch // self.together, self.input_rows)
         return (self.unit, *rows) if self.unit else rows
 
-    def turned(self, place: Any) -> Any:
+    def swizzled(self, place: Any) -> Any:
         """Where some bytes of a tile lie under the swizzle; place: counted from a whole 1024."""
         mask = self.unit * _SIZE - tma.ALIGNMENT
         return place ^ ((place >> 3) & mask) if self.unit else place
@@ -165,7 +165,7 @@ class Stem:
         they are swizzled.
         """
         words = {pixel * self.step // 2 + lane for pixel in range(8) for lane in range(4)}
-        banks = [self.turned(4 * word) // 4 % _BANKS for word in words]
+        banks = [self.swizzled(4 * word) // 4 % _BANKS for word in words]
         return max(map(banks.count, banks)) * (2 if self.is_split else 1)
 
     @property

@@ -98,9 +98,9 @@ class StemFilter:
             per_row = wgmma.ROW_BYTES // _WORD
             panel = word // per_row
             inner = (word - panel * per_row) * _WORD
-            turned = inner ^ ((channel & (wgmma.ATOM_ROWS - 1)) << 4)
+            swizzled = inner ^ ((channel & (wgmma.ATOM_ROWS - 1)) << 4)
             place = panel * self.panels.bytes + channel * wgmma.ROW_BYTES
-            pointer = smem.byte_pointer(memory, place + turned)
+            pointer = smem.byte_pointer(memory, place + swizzled)
             ops.store(pointer, ops.from_elements(pair), _WORD)
 
     def _first_channel(self) -> Any:
@@ -123,7 +123,7 @@ class StemFilter:
         kept = ops.minimum(ops.maximum(element, 0), stem.elements - 1)
         tap, row = kept // stem.channels, ops.minimum(row, height.taps - 1)
         part = kept - tap * stem.channels
-        if self.shape.is_turned:
+        if self.shape.is_flipped:
             tap, row = width.taps - 1 - tap, height.taps - 1 - row
         own = self.shape.filter_place(ops.minimum(channel, k_group - 1), part)
         places = [*own, row, tap]
@@ -252,8 +252,8 @@ class StemLoop:
         filter_, address = self.operands[1], self.filters.address(Cursor())
         height = self.stem.windows[0]
         shares = self.stem.shares(len(sums) * filter_.columns // 2)
-        turns = [(block, steps) for block in range(len(sums)) for steps in shares]
-        for block, steps in turns:
+        order = [(block, steps) for block in range(len(sums)) for steps in shares]
+        for block, steps in order:
             down = block * (wgmma.M // ACROSS) * height.stride * self.stem.pitch * _SIZE
             # Else places of words, and of many steps' filters, which are the same of every tile,
             # live all the time.
@@ -261,7 +261,7 @@ class StemLoop:
             there = ops.opaque(address) if len(shares) > 1 else address
             descriptor = wgmma.descriptor(there, filter_.panels)
             words = wgmma.settled(self._words(Runs(self.stem, slot, here, down), steps, lane))
-            is_last = (block, steps) == turns[-1]
+            is_last = (block, steps) == order[-1]
             if is_last:
                 tma.end_reads()
                 nvvm.bar_warp_sync(ops.const(-1))
@@ -350,7 +350,7 @@ class Runs:
         more = half * (ACROSS // 2) * self.stem.step * _SIZE
         offset += self.down
         if self.stem.unit:
-            place = smem.byte_pointer(self.slot, self.stem.turned(self.first + offset))
+            place = smem.byte_pointer(self.slot, self.stem.swizzled(self.first + offset))
         else:  # one address of a thread, and numbers
             place = smem.byte_pointer(smem.byte_pointer(self.slot, self.first), offset)
         return ops.load(smem.byte_pointer(place, more), ops.i32_type(), _WORD)

@@ -304,7 +304,7 @@ class PixelTile(OperandTile):
         """Pixels from where the filter begins to one of its taps."""
         window = self._windows[axis]
         moved = tap * window.dilation
-        return window.reach - moved if self.conv.is_turned else moved
+        return window.reach - moved if self.conv.is_flipped else moved
 
     def _tap(self, at: Mapping[int, Any], is_there: Any) -> Tap:
         """at: of a number of k, as `Depth.split` gives it."""

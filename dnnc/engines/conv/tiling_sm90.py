@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from ...codegen.hopper.staged_store import TURNED_BYTES
+from ...codegen.hopper.staged_store import TRANSPOSED_BYTES
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...target import Target
@@ -103,11 +103,11 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, choice: ConvChoice) -> Tiling:
         grid=TileGrid(group_rows=max(1, choice.loop.swizzle // channels)),
         epilogue=EpilogueTiles(
             outputs=outputs,
-            staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
+            staged_bytes=(TRANSPOSED_BYTES,) * outputs.count("tma"),
             loads=tuple(map(fusion.inputs.index, loads)),
-            loaded_bytes=(TURNED_BYTES,) * len(loads),
+            loaded_bytes=(TRANSPOSED_BYTES,) * len(loads),
             pair=2,
-            is_turned=True,
+            is_transposed=True,
         ),
         stages=choice.loop.stages,
         operands=_halo_operands(fusion, halo, channels),

@@ -32,7 +32,7 @@ from ...expr import Expr
 from ...visible import counted
 from ..product.kernel_sm80 import Batch
 from ..product.knobs_sm80 import NARROW_COLUMNS
-from .filter_sm80 import turned_bytes
+from .filter_sm80 import transposed_bytes
 from .pattern import ConvShape
 from .spread import AxisSpread, ChosenPhase, Spread, SpreadPlaces
 from .tiles_sm80 import gather_bytes
@@ -53,7 +53,7 @@ def together_refusal(shape: ConvShape, x: Tensor | None) -> str | None:
         return "groups, a dY that is computed or is not of 16 bits"
     if spread.phases * shape.k != NARROW_COLUMNS or shape.k % _ELEMENTS:
         return f"{counted(spread.phases, 'phase')} of {shape.k} channels"
-    if gather_bytes(x, shape) != _COPY_BYTES or turned_bytes(shape.w, shape) != _COPY_BYTES:
+    if gather_bytes(x, shape) != _COPY_BYTES or transposed_bytes(shape.w, shape) != _COPY_BYTES:
         return "channels that copies of 16 bytes do not bring"
     sizes = zip(spread.axes, shape.y[2:], shape.x.shape[2:], strict=True)
     if not all(axis.is_whole(pixels, outputs) for axis, pixels, outputs in sizes):

@@ -87,7 +87,7 @@ _MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past
 
 @dataclass(frozen=True, eq=False)
 class WgradShape:
-    """A filter's gradient; windows: of the spatial axes.  is_turned: the last tap comes first.
+    """A filter's gradient; windows: of the spatial axes.  is_flipped: the last tap comes first.
 
     x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.  beside: groups
     of channels that are worked on as one, of whose product only some blocks are elements of dW.
@@ -99,7 +99,7 @@ class WgradShape:
     dy: Tensor
     dw: tuple[int, ...]
     windows: tuple[Window, ...]
-    is_turned: bool
+    is_flipped: bool
     beside: int = 1
     sums_loss: bool = False
     computes: bool = False

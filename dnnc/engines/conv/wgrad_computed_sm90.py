@@ -48,7 +48,7 @@ class TapRewriter(OperandRewriter):
     """See the file's docstring.
 
     tile_rows: columns of the block's tile.  steps: of a part.  is_whole: whether all pixels of the
-    steps are there.  Warpgroups take panels by turns.
+    steps are there.  Warpgroups take panels alternately.
     """
 
     kernel: Kernel = field(kw_only=True)

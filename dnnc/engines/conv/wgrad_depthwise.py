@@ -343,7 +343,7 @@ class _DepthwiseWgrad:
                 total = ops.load(slot(0), type_, size)
                 for other in range(1, warps):
                     total = total + ops.load(slot(other), type_, size)
-                stored = tap if not self.shape.is_turned else self.shape.taps - 1 - tap
+                stored = tap if not self.shape.is_flipped else self.shape.taps - 1 - tap
                 place = ops.to_i64(part) * span + stored * self.shape.dw[0]
                 place = place + ops.to_i64(number * self.width)
                 ops.store(ops.gep(pointer, place, element), total, size)

@@ -21,7 +21,7 @@ from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
-from ...codegen.hopper.turned_bytes import PANEL, TurnedPanels
+from ...codegen.hopper.transposed_bytes import PANEL, TransposedPanels
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -104,7 +104,7 @@ def _rewriter(
     kernel: Kernel, region: Region, call: Any, shape: WgradShape,
     operands: Sequence[PanelOperand], parts: int, helpers: int,
 ) -> OperandRewriter | None:  # fmt: skip
-    """The warps that compute X, or turn operands of bytes."""
+    """The warps that compute X, or transpose operands of bytes."""
     gradient, image = operands
     if shape.computes:
         steps = steps_of(shape, parts)
@@ -118,7 +118,7 @@ def _rewriter(
     if gradient.row.takes_mn_major:
         return None
     makings = [
-        Making(TurnedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan["offset"])
+        Making(TransposedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan["offset"])
         for o in operands
     ]
     return ByteRewriter(operands, makings=makings)
@@ -156,7 +156,7 @@ def _halo_matrices(
         steps,
         StemSpace(shape, partial(place_of_part, adds=adds))
         if is_stem
-        else FilterSpace(shape, parts, shape.is_turned, adds),
+        else FilterSpace(shape, parts, shape.is_flipped, adds),
         lambda operands, _, pixels: loop(
             kernel, tile, operands, tiling.row, pixels, part_of, group_of, steps, losses, rewriter
         ),
@@ -276,7 +276,7 @@ class ImageOperand(PanelOperand):
     ) -> None:
         shape = self.shape
         tap, channel = tap_and_channel(shape, row)  # past the end, of channels that are none
-        if shape.is_turned:
+        if shape.is_flipped:
             tap = shape.taps - 1 - tap
         channel = channel + group_of(batch) * shape.c_group
         offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box.windows, tap))
@@ -291,12 +291,12 @@ class FilterSpace(WholeSpace):
     """Rows are the output channels of a group, columns the taps and the channels of each.
 
     parts: of the pixels; where there are several, tensors have a place for each, one after the
-    other.  is_turned: whether taps are counted from the filter's end.  adds: parts have one place.
+    other.  is_flipped: whether taps are counted from the filter's end.  adds: parts have one place.
     """
 
     shape: WgradShape
     parts: int
-    is_turned: bool = False
+    is_flipped: bool = False
     adds: bool = False
 
     def is_column(self, batch: Batch, column: Any) -> Any:
@@ -317,7 +317,7 @@ class FilterSpace(WholeSpace):
     def _tap_and_channel(self, column: Any) -> tuple[Any, Any]:
         """The tap and the channel of dW that a column is."""
         tap, channel = tap_and_channel(self.shape, column)
-        return self.shape.taps - 1 - tap if self.is_turned else tap, channel
+        return self.shape.taps - 1 - tap if self.is_flipped else tap, channel
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         return tma.Box(filter_view(self.shape, tensor, self.parts), (3, 2), (columns, rows))

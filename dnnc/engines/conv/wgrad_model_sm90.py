@@ -77,12 +77,12 @@ class SumsWay:
 class MadeOperands:
     """Operands that blocks make.
 
-    turns: of fp8, by turning them.  computed_rows: of 64 channels that a warpgroup computes in a
-    step.  is_helped: by two.
+    transposes: of fp8, by transposing them.  computed_rows: of 64 channels that a warpgroup
+    computes in a step.  is_helped: by two.
     """
 
     is_any: bool
-    turns: bool
+    transposes: bool
     computed_rows: float
     is_helped: bool = False
 
@@ -141,8 +141,8 @@ class WgradTile:
         multiply = 2 * rows * (columns + _MORE_COLUMNS) * 64 / rate
         if consumers_of(*self.tile) == 1:
             multiply *= _LONE_SHARE
-        if self.made.turns:
-            multiply, loaded = max(multiply, self._turn_seconds()), loaded / 2
+        if self.made.transposes:
+            multiply, loaded = max(multiply, self._transpose_seconds()), loaded / 2
         step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
         if self.made.is_any and self.stages == 2:  # loads, what is made of them, and products wait
             step *= _FEW_STAGES_SHARE
@@ -151,9 +151,9 @@ class WgradTile:
             return step
         return bent(step, self.made.computed_rows * _ROW_SECONDS)
 
-    def _turn_seconds(self) -> float:
-        """Seconds of a step's traffic in shared memory: bytes come, are read, written turned, and
-        read by each warpgroup that multiplies."""
+    def _transpose_seconds(self) -> float:
+        """Seconds of a step's traffic in shared memory: bytes come, are read, written transposed,
+        and read by each warpgroup that multiplies."""
         rows, columns = self.tile
         consumers = consumers_of(rows, columns)
         block = BlockTile(rows, columns, False, consumers)

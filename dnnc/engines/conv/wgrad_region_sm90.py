@@ -47,7 +47,7 @@ from .wgrad_sums import first_region, sums_of
 
 _SUM_BYTES = 4
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
-_MOST_TURNED_SUMS = 384  # beside which nothing is computed
+_MOST_TRANSPOSED_SUMS = 384  # beside which nothing is computed
 _PAIR = 2  # neighbouring channels that the epilogue works on together
 
 
@@ -60,15 +60,15 @@ def hopper_shape(fusion: Fusion) -> WgradShape:
     return replace(shape, sums_loss=loss_sum_of(fusion) is not None, computes=computes)
 
 
-def turns_operands(shape: WgradShape, choice: WgradChoice) -> bool:
-    """Whether products are of bytes, whose operands blocks turn."""
+def transposes_operands(shape: WgradShape, choice: WgradChoice) -> bool:
+    """Whether products are of bytes, whose operands blocks transpose."""
     return choice.makes and not choice.has_halo and not shape.computes
 
 
-def row_of(shape: WgradShape, *, turns: bool) -> wgmma.Instruction:
-    """The instruction; turns: see `turns_operands`.  Else fp8 becomes f16."""
+def row_of(shape: WgradShape, *, transposes: bool) -> wgmma.Instruction:
+    """The instruction; transposes: see `transposes_operands`.  Else fp8 becomes f16."""
     types = [t.type for t in (shape.dy, shape.x)]
-    if not turns:
+    if not transposes:
         types = [dtypes.f16 if type_.is_fp8 else type_ for type_ in types]
     return instruction_of_types(*types)
 
@@ -81,21 +81,21 @@ def has_sums(shape: WgradShape, choice: WgradChoice) -> bool:
 
 def facts_of_choice(fusion: Fusion, choice: WgradChoice) -> ProductFacts:
     shape = hopper_shape(fusion)
-    turns = turns_operands(shape, choice)
-    return facts_of(fusion, has_sums(shape, choice), choice.adds, turns)
+    transposes = transposes_operands(shape, choice)
+    return facts_of(fusion, has_sums(shape, choice), choice.adds, transposes)
 
 
 @remembered
-def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> ProductFacts:
+def facts_of(fusion: Fusion, has_sums: bool, adds: bool, transposes: bool) -> ProductFacts:
     """The facts of a fusion that the engine takes; has_sums: see there.  adds: sums leave registers
-    to be added to others.  turns: see `turns_operands`.
+    to be added to others.  transposes: see `transposes_operands`.
 
     Where blocks make operands, stages bring nothing else."""
     shape = hopper_shape(fusion)
-    row = row_of(shape, turns=turns)
+    row = row_of(shape, transposes=transposes)
     own = filter_fusion(fusion)
     moved = [t for t in own.outputs if moves_by_tma(shape, t)]
-    rewrites = turns or shape.computes
+    rewrites = transposes or shape.computes
     loads = [t for t in epilogue_loads(own) if moves_by_tma(shape, t) and not rewrites]
     paths = tuple("tma" if t in moved else "direct" for t in own.outputs)
     epilogue = EpilogueFacts.of(own.outputs, paths, fusion.inputs, loads)
@@ -106,27 +106,27 @@ def facts_of(fusion: Fusion, has_sums: bool, adds: bool, turns: bool) -> Product
     return ProductFacts(
         row=row,
         products=1,
-        promotes=turns and row.a.is_fp8,
+        promotes=transposes and row.a.is_fp8,
         splits=max(SPLITS),
-        operands=_operands_of(fusion, shape, turns=turns),
+        operands=_operands_of(fusion, shape, transposes=transposes),
         epilogue=(epilogue, epilogue),
         results=ResultFacts(
             swaps=(0,), is_heavy=not has_sums and any(is_heavy(other) for other in fusion.ops)
         ),
-        most_sums=_MOST_TURNED_SUMS if turns else MOST_SUMS,
-        row_bytes=CHUNK if turns else wgmma.ROW_BYTES,
+        most_sums=_MOST_TRANSPOSED_SUMS if transposes else MOST_SUMS,
+        row_bytes=CHUNK if transposes else wgmma.ROW_BYTES,
     )
 
 
-def _operands_of(fusion: Fusion, shape: WgradShape, *, turns: bool) -> OperandsFacts:
-    """The facts of dY and X: of bytes, which are turned beside where they come, or of X computed in
-    its place."""
+def _operands_of(fusion: Fusion, shape: WgradShape, *, transposes: bool) -> OperandsFacts:
+    """The facts of dY and X: of bytes, which are transposed beside where they come, or of X
+    computed in its place."""
     plain = OperandsFacts(((True, True),), (_NO_FRAGMENTS, _NO_FRAGMENTS))
     if shape.computes:
         raw = Raw(fusion.inputs.index(shape.x), shape.x.type.bits)
         x = OperandFacts(False, REWRITTEN, raws=(raw,), beside=(0,))
         return replace(plain, distinct=(OperandFacts(True), x), rewrites=True)
-    if not turns:
+    if not transposes:
         return plain
     operands = tuple(
         OperandFacts(
@@ -155,7 +155,7 @@ def wgrad_tiling_of(fusion: Fusion, choice: WgradChoice) -> Tiling:
     shape = hopper_shape(fusion)
     if choice.has_halo:
         tile = pixel_tile_of(shape, choice)
-        return _pixel_tiling(row_of(shape, turns=False), choice.loop.stages, tile)
+        return _pixel_tiling(row_of(shape, transposes=False), choice.loop.stages, tile)
     tiling = tiling_of(facts_of_choice(fusion, choice), choice.loop)
     return replace(tiling, block=replace(tiling.block, helpers=int(choice.is_helped)))
 

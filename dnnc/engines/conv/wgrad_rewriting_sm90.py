@@ -4,8 +4,9 @@
     producer, one thread   brings bytes, [pixels][64 channels] a panel, for a barrier of their own
     its other warps        wait for them, make the operands of them, arrive at `full`
 
-By im2col they *turn* them, i8 or fp8: products of 8 bits read both operands along k, the pixels.
-With a halo, whose taps are pixels apart along k and not whole 16 bytes, they *widen* fp8 to f16.
+By im2col they *transpose* them, i8 or fp8: products of 8 bits read both operands along k, the
+pixels. With a halo, whose taps are pixels apart along k and not whole 16 bytes, they *widen* fp8 to
+f16.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from ..product.tile_loop_sm90 import Tiles
 
 @dataclass(frozen=True)
 class Making:
-    """How warps make one operand of a slot: `how.run`, see `hopper.turned_bytes.TurnedPanels`.
+    """How warps make one operand of a slot: `how.run`, see
+    `hopper.transposed_bytes.TransposedPanels`.
 
     source, target: bytes from the slot's start.
     """

@@ -89,7 +89,7 @@ from .wgrad_region_sm90 import (
     hopper_shape,
     pixel_tile_of,
     row_of,
-    turns_operands,
+    transposes_operands,
     wgrad_first_region,
     wgrad_sums_of,
     wgrad_tiling_of,
@@ -189,7 +189,7 @@ class ConvWgradSm90Engine(Engine):
         if least < loop.splits:
             what = f"SPLIT_K_SLC={loop.splits} of parts of {least} times {CHUNK} pixels"
             return (knob_reason(what, f"up to {least}"),)
-        if reasons := _spill_reasons(loop, turns=turns_operands(shape, choice)):
+        if reasons := _spill_reasons(loop, transposes=transposes_operands(shape, choice)):
             return reasons
         return illegal_reasons(loop, facts_of_choice(fusion, choice), target)
 
@@ -225,13 +225,13 @@ class ConvWgradSm90Engine(Engine):
             return []
         shape = hopper_shape(fusion)
         work, found = _work(fusion), list[WgradChoice]()
-        turns = makes and not shape.computes
+        transposes = makes and not shape.computes
         for parts_apart in (False, True):
             if not (parts_apart or shape.is_whole):
                 continue
-            facts = facts_of(fusion, parts_apart, False, turns)
+            facts = facts_of(fusion, parts_apart, False, transposes)
             for loop in map(Choice.of, legal_choices(facts, target, 0, _TILES)):
-                if _spill_reasons(loop, turns=turns):
+                if _spill_reasons(loop, transposes=transposes):
                     continue
                 found += [
                     choice
@@ -258,7 +258,7 @@ class ConvWgradSm90Engine(Engine):
             SumsWay(choice.parts, sums_pass, facts.epilogue[0].is_direct, choice.adds),
             MadeOperands(
                 choice.makes,
-                turns_operands(shape, choice),
+                transposes_operands(shape, choice),
                 computed_rows(choice, shape),
                 choice.is_helped,
             ),
@@ -305,7 +305,7 @@ def _relaid(fusion: Fusion, choice: WgradChoice) -> RelaidFusion:
 def _emit(region: Region, choice: WgradChoice, tile: Mapping[str, Any], output: Output) -> None:
     (call,) = product_calls(region)
     shape, losses = side_by_side(shape_of_call(region, call)), None
-    row = row_of(shape, turns=turns_operands(shape, choice))
+    row = row_of(shape, transposes=transposes_operands(shape, choice))
     tiling, parts = Tiling.of(tile, row), choice.parts
 
     def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
@@ -371,7 +371,7 @@ def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Rea
 
 
 def _integer_sum_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
-    """Why the sum of DY is not beside the gradient: its bytes are turned, and not read in f32."""
+    """Why the sum of DY is not beside the gradient: its bytes are transposed, and not read in f32."""
     if loss_sum_of(fusion) is None or not op.compute_type.is_integer:
         return []
     return [pattern_reason(f"a sum beside {op.label} of {op.dy.type}", PATTERN, op)]
@@ -417,11 +417,11 @@ def _is_of_channels(tensor: Tensor) -> bool:
     return tensor.is_by_value or all(extent.constant == 1 for extent in others)
 
 
-def _spill_reasons(loop: Choice, *, turns: bool) -> tuple[Reason, ...]:
+def _spill_reasons(loop: Choice, *, transposes: bool) -> tuple[Reason, ...]:
     """Sums of 256 columns in one warpgroup leave no registers for an exchange of them; beside
     warps that turn operands, sums of 192 columns in two."""
     tile = (loop.tile_m, loop.tile_n)
-    if loop.splits == 1 or not (tile == (64, 256) or (turns and tile == (128, 192))):
+    if loop.splits == 1 or not (tile == (64, 256) or (transposes and tile == (128, 192))):
         return ()
     what = f"SPLIT_K_SLC > 1 with a tile of {tile[0]}x{tile[1]}"
     return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)

@@ -79,8 +79,8 @@ class WgradStem(PixelTile):
     def own_refusal(self) -> str | None:
         if not channel_pitch(self.shape):
             return f"{self.shape.c_group} channels in steps of {self.shape.windows[-1].stride}"
-        if self.shape.is_turned:
-            return "a filter that is turned around, of few channels"
+        if self.shape.is_flipped:
+            return "a filter that is flipped, of few channels"
         if self.tile_columns > _MOST_COLUMNS:
             return f"a filter of {self.tile_columns} columns"
         if max(self.pitch // 8, self.input_rows) > tma.MAX_BOX:

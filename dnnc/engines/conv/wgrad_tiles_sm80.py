@@ -149,7 +149,7 @@ class ImageTile(WgradTile):
         tap = row // padded
         own = row - tap * padded
         tap = ops.minimum(tap, self.conv.taps - 1)  # past the end, any: its sums are not stored
-        if self.conv.is_turned:
+        if self.conv.is_flipped:
             tap = self.conv.taps - 1 - tap
         moves: list[Any] = []
         for window in self.conv.windows[::-1]:

@@ -37,7 +37,7 @@ from ..knob_values import KnobValues
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from ..views.refined import refined
 from .shared import costly_of_fusion, costly_of_region, shared_places, shared_seconds
-from .turned import Sweep
+from .sweep import Sweep
 
 _THREADS = 256
 _MOST_SHARED = 8  # fragments of a thread that share costly functions

@@ -4,10 +4,10 @@
     y[r, c] = x[r, c] + z[r, c]     y and z run along c, the fast axis; x along r, the slow one
 
 A block works on a tile, TILE_M elements along the slow axis by TILE_N along the fast one.  What
-runs along the slow axis is read along it, turned in registers and shared memory, and met there by
-fragments along the fast axis, in which everything else is read, computed and stored:
+runs along the slow axis is read along it, transposed in registers and shared memory, and met there
+by fragments along the fast axis, in which everything else is read, computed and stored:
 
-    x  --16 bytes along r-->  registers, turned  -->  shared memory  --16 bytes along c-->
+    x  --16 bytes along r-->  registers, transposed  -->  shared memory  --16 bytes along c-->
     z  --16 bytes along c------------------------------------------------------------->  y
 
 Both are groups of axes that all tensors agree on (NCHW to NHWC: H and W by C); tiles of the other
@@ -42,8 +42,8 @@ from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
 from .pointwise import PointwiseEngine
+from .sweep import Read, Sweep
 from .transpose_kernel import TransposeEmitter, TransposeTiling
-from .turned import Read, Sweep
 
 _TILE_SIDES = (64, 32, 128)
 _SHORT_SIDES = (4, 8, 16, 32)  # of groups of a fixed length that is no longer
@@ -76,7 +76,7 @@ _LIGHT_MATH = ("math.absf", "math.absi", "math.roundeven")
 class _Choice(KnobValues):
     """One value of each knob.
 
-    slow, fast: elements of a block's tile along the turned inputs and along the outputs.
+    slow, fast: elements of a block's tile along the transposed inputs and along the outputs.
     accesses: of 16 bytes to the widest tensor that a thread makes.
     """
 
@@ -114,7 +114,7 @@ class TransposeEngine(PointwiseEngine):
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _SIDES, "elements of a block's tile along the turned inputs"),
+        Knob("TILE_M", _SIDES, "elements of a block's tile along the transposed inputs"),
         Knob("TILE_N", _SIDES, "elements of a block's tile along the outputs"),
         Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
              "accesses of 16 bytes to the widest tensor that a thread makes"),
@@ -186,12 +186,12 @@ class TransposeEngine(PointwiseEngine):
         each = math.prod(sides) // threads
         is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
         arguments = list(region.arguments)
-        turned: list[dict[str, Any]] = []
-        for read in sweep.turned:
+        transposed: list[dict[str, Any]] = []
+        for read in sweep.transposed:
             if sweep.across(read) != sweep.slow:
                 continue
             vector, lines, together = _block_of(sweep, read, each, sides[1])
-            turned.append(
+            transposed.append(
                 {
                     "argument": arguments.index(read.source),
                     "path": list(read.path(sweep.dims)),
@@ -211,7 +211,7 @@ class TransposeEngine(PointwiseEngine):
             "min_blocks": _THREADS_OF_BYTES // (threads * tiles) if is_of_bytes else 0,
             "vector_elems": width * rows,
             "rows": rows,
-            "turned": turned,
+            "transposed": transposed,
         }
 
     # ---- code
@@ -234,12 +234,12 @@ def _layout_reasons(sweep: Sweep) -> list[Reason]:
             what = f"{output.label} runs along axis {axis}"
             wanted = f"outputs that run along axis {sweep.fast}"
             return [Reason(Status.NOT_SUPPORTED_LAYOUT, "output order", what, wanted)]
-    axes = sorted({axis for axis in map(sweep.across, sweep.turned) if axis is not None})
+    axes = sorted({axis for axis in map(sweep.across, sweep.transposed) if axis is not None})
     if len(axes) != 1:
         along = " and ".join(map(str, axes))
         what = f"inputs that run along axes {along}" if axes else "no input runs across the outputs"
         wanted = "inputs that run along one other axis than the outputs"
-        return [Reason(Status.NOT_SUPPORTED_LAYOUT, "turned inputs", what, wanted)]
+        return [Reason(Status.NOT_SUPPORTED_LAYOUT, "transposed inputs", what, wanted)]
     least = min(_TILE_SIDES)
     tiled = (sweep.slow_group, sweep.groups[-1])
     rest = [group for group in sweep.groups if group not in tiled]
@@ -260,7 +260,7 @@ def _smem_reasons(needed: int) -> tuple[Reason, ...]:
 
 
 def _smem_bytes(sweep: Sweep, elements: int) -> int:
-    return elements * sum(_bytes_of(read.tensor) for read in sweep.turned)
+    return elements * sum(_bytes_of(read.tensor) for read in sweep.transposed)
 
 
 def _bytes_of(tensor: Tensor) -> int:
@@ -281,7 +281,7 @@ def _whole_sizes(sweep: Sweep) -> list[int]:
 
 def _sizes(sweep: Sweep) -> tuple[int, int]:
     """Bytes of the narrowest element that is read along the slow, written along the fast axis."""
-    narrow = min(_bytes_of(read.tensor) for read in sweep.turned)
+    narrow = min(_bytes_of(read.tensor) for read in sweep.transposed)
     return narrow, min(map(_bytes_of, sweep.outputs))
 
 
@@ -427,17 +427,19 @@ def _is_in_a_row(
 
 
 def _are_in_a_row(sweep: Sweep, sides: tuple[int, int]) -> tuple[bool, bool]:
-    """Whether a tile's lines of all turned inputs along the slow group are, and those of all
+    """Whether a tile's lines of all transposed inputs along the slow group are, and those of all
     outputs along the fast one."""
     slow, fast = _groups(sweep)
     own = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
-    turned = all(_is_in_a_row(sweep, r.tensor, r.loops(sweep.dims), slow) for r in sweep.turned)
+    transposed = all(
+        _is_in_a_row(sweep, r.tensor, r.loops(sweep.dims), slow) for r in sweep.transposed
+    )
     outputs = all(_is_in_a_row(sweep, output, own, fast) for output in sweep.outputs)
     is_whole = [
         (sweep.extent(group).constant or 0) <= side
         for group, side in zip((slow, fast), sides, strict=True)
     ]
-    return turned and is_whole[0], outputs and is_whole[1]
+    return transposed and is_whole[0], outputs and is_whole[1]
 
 
 def _fragment_width(sweep: Sweep) -> int:
@@ -456,14 +458,14 @@ def _most_of_a_fragment(sweep: Sweep) -> int:
 
 
 def _fragment_rows(sweep: Sweep, width: int, each: int, columns: int) -> int:
-    """Rows of a tile that a fragment is, where those of all that is whole and not turned follow
+    """Rows of a tile that a fragment is, where those of all that is whole and not transposed follow
     each other in memory; width: of a row's part, columns: of the tile."""
     slow, fast = _groups(sweep)
     elements = sweep.extent(slow).bounds()[1] * columns
     if not width == columns == sweep.extent(fast).constant or elements >= 1 << 31:
         return 1
     own = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
-    straight = [r for r in sweep.reads if r not in sweep.turned and _is_whole(sweep, r)]
+    straight = [r for r in sweep.reads if r not in sweep.transposed and _is_whole(sweep, r)]
     ends = [(output, own) for output in sweep.outputs]
     ends += [(read.tensor, read.loops(sweep.dims)) for read in straight]
     if not all(_is_in_a_row(sweep, tensor, loops, fast) for tensor, loops in ends):

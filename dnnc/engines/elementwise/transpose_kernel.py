@@ -1,9 +1,9 @@
 # pyright: basic
 """The kernel of engine transpose; see the engine for the whole.
 
-    load blocks of the turned inputs, along the slow axis      registers
+    load blocks of the transposed inputs, along the slow axis      registers
     load fragments of the other inputs, along the fast axis    registers
-    turn the blocks, write them                                shared memory
+    transpose the blocks, write them                                shared memory
     barrier
     compute along the fast axis, store
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
-from ...codegen.memory.turned_tile import StagedTile, TileGroup, TurnedLeaf, TurnedTile
+from ...codegen.memory.transposed_tile import StagedTile, TileGroup, TransposedLeaf, TransposedTile
 from ...codegen.region import Region
 from ...codegen.state import each
 from ...codegen.stretch import stretch
@@ -28,16 +28,16 @@ from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, ceildiv, product
-from .turned import Sweep
+from .sweep import Sweep
 
-_LOADS_AHEAD = 16  # of a turned input, in a thread
+_LOADS_AHEAD = 16  # of a transposed input, in a thread
 _FRAGMENTS_AHEAD = 8
 
 _ALIGNMENT = 128  # of a tile: its lines are all banks
 
 
 @dataclass(frozen=True)
-class TurnedInput:
+class TransposedInput:
     """argument: its number among the region's.  path: see `StagedTile`.
     vector_elems, lines: of the blocks that a thread brings in; together: lines of an access."""
 
@@ -68,14 +68,16 @@ class TransposeTiling:
     min_blocks: int
     vector_elems: int
     rows: int
-    turned: tuple[TurnedInput, ...]
+    transposed: tuple[TransposedInput, ...]
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> TransposeTiling:
         loops = tuple(tuple(group) for group in tile["loops"])
-        turned = tuple(TurnedInput(**{**t, "path": tuple(t["path"])}) for t in tile["turned"])
+        transposed = tuple(
+            TransposedInput(**{**t, "path": tuple(t["path"])}) for t in tile["transposed"]
+        )
         return TransposeTiling(**{**tile, "loops": loops, "tile": tuple(tile["tile"]),
-                                  "turned": turned})  # fmt: skip
+                                  "transposed": transposed})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -162,19 +164,21 @@ class TransposeEmitter:
         arguments = list(self.region.arguments)
         self.staged: list[StagedTile] = []
         tiles: dict[Any, dict[tuple[int, ...], StagedTile]] = {}
-        for at, turned in enumerate(t.turned):
-            value = arguments[turned.argument]
+        for at, transposed in enumerate(t.transposed):
+            value = arguments[transposed.argument]
             source = leaves[value]
             size = source.tensor.type.bits // 8
-            layout = TurnedTile(*t.tile, size, turned.vector_elems, turned.lines, turned.together)
+            layout = TransposedTile(
+                *t.tile, size, transposed.vector_elems, transposed.lines, transposed.together
+            )
             memory = kernel.shared(f"tile_{at}", layout.bytes * t.tiles, _ALIGNMENT)
             start = place * layout.bytes
             made = StagedTile(
-                kernel, layout, source, turned.path, self.slow, self.fast, memory, start
+                kernel, layout, source, transposed.path, self.slow, self.fast, memory, start
             )
             self.staged.append(made)
-            tiles.setdefault(value, {})[turned.path] = made
-        readers = {value: TurnedLeaf(leaves[value], ways) for value, ways in tiles.items()}
+            tiles.setdefault(value, {})[transposed.path] = made
+        readers = {value: TransposedLeaf(leaves[value], ways) for value, ways in tiles.items()}
         self.walk = Walk(kernel, {**leaves, **readers}, self.region.symbols)
         straight = [
             read
@@ -244,7 +248,7 @@ class TransposeEmitter:
         item = self.thread + u * threads
         return item // side, item % side
 
-    # ---- turned inputs
+    # ---- transposed inputs
 
     def _blocks_of(self, tile: StagedTile) -> int:
         """Blocks of a tile that each thread brings in."""

@@ -74,12 +74,12 @@ class Epilogue:
         self.loads = [
             (
                 arguments[place][0],
-                StagedLoad(self._loaded_box(arguments[place][1]), t.epilogue.is_turned),
+                StagedLoad(self._loaded_box(arguments[place][1]), t.epilogue.is_transposed),
             )
             for place in t.epilogue.loads
         ]
         self.stores = [
-            (place, StagedStore(self._box(tensor), t.epilogue.is_turned, t.kept_columns))
+            (place, StagedStore(self._box(tensor), t.epilogue.is_transposed, t.kept_columns))
             for place, (_, tensor) in enumerate(self.region.outputs)
             if t.epilogue.outputs[place] in _STAGED
         ]
@@ -119,7 +119,7 @@ class Epilogue:
         if shared.last_columns == shared.buffer_columns:
             return [store.copied]
         rows, columns = store.box.extents
-        assert columns == shared.buffer_columns, "columns of a turned chunk lie along one axis"
+        assert columns == shared.buffer_columns, "columns of a transposed chunk lie along one axis"
         return [store.copied, replace(store.box, extents=(rows, shared.last_columns))]
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
@@ -292,7 +292,7 @@ class Epilogue:
             tma.commit()
         for place, store, source in places:
             if tile.tiling.epilogue.outputs[place] == "scattered":
-                lines = columns if store.is_turned else wgmma.M
+                lines = columns if store.is_transposed else wgmma.M
                 target = tile.targets[place][1]
                 scatter(target, store, lines, source, self.thread, partial(tile.place, there))
 

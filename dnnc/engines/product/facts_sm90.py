@@ -34,7 +34,7 @@ from .pattern import (
     matmuls_of,
     promotes_sums,
 )
-from .tile_sm90 import moves_by_tma, moves_turned, stages_turned, stored_by_tma
+from .tile_sm90 import moves_by_tma, moves_transposed, stages_transposed, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
 MOST_SUMS = 256  # with what any epilogue needs beside them
@@ -110,16 +110,16 @@ class ResultFacts:
     """The tensors of the product's dims that the epilogue makes.
 
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
-    of the product's dims has contiguous columns.  can_turn: whether results with SWAP_AB=1 go
-    through shared memory turned, and always_turns, whether those of tiles of few columns do.
-    is_heavy: whether costly functions make them.
+    of the product's dims has contiguous columns.  can_transpose: whether results with SWAP_AB=1 go
+    through shared memory transposed, and always_transposes, whether those of tiles of few columns
+    do. is_heavy: whether costly functions make them.
     ends, grains: see `Ends`; empty: outputs are as they are.
     """
 
     swaps: tuple[int, ...]
     is_along_columns: bool = False
-    can_turn: bool = False
-    always_turns: bool = False
+    can_transpose: bool = False
+    always_transposes: bool = False
     is_heavy: bool = False
     ends: tuple[tuple[End, ...], ...] = ()
     grains: tuple[Grain | None, ...] = ()
@@ -183,7 +183,7 @@ def facts_of(fusion: Fusion) -> ProductFacts:
     )
     dims = op.c.shape
     whole = [t for t in fusion.outputs if t.shape == dims]
-    can_turn = stages_turned(whole) and not grouped
+    can_transpose = stages_transposed(whole) and not grouped
     return ProductFacts(
         row=row,
         products=len(found),
@@ -208,13 +208,13 @@ def facts_of(fusion: Fusion) -> ProductFacts:
             loads=_loads_of(fusion, op, [operand for operand, _ in sides]),
         ),
         epilogue=(
-            _epilogue_of(fusion, ends.grains, swaps=False, turns=False),
-            _epilogue_of(fusion, ends.grains, swaps=True, turns=can_turn),
+            _epilogue_of(fusion, ends.grains, swaps=False, transposes=False),
+            _epilogue_of(fusion, ends.grains, swaps=True, transposes=can_transpose),
         ),
         results=ResultFacts(
             swaps=tuple(swaps_of_bits(fusion)),
             is_along_columns=bool(whole) and is_along_columns(whole[0]),
-            can_turn=can_turn,
+            can_transpose=can_transpose,
             is_heavy=any(is_heavy(other) for other in fusion.ops),
             ends=ends.of_outputs,
             grains=ends.grains,
@@ -271,9 +271,9 @@ def computes_operands(fusion: Fusion) -> bool:
 
 
 def _epilogue_of(
-    fusion: Fusion, grains: Sequence[Grain | None], *, swaps: bool, turns: bool
+    fusion: Fusion, grains: Sequence[Grain | None], *, swaps: bool, transposes: bool
 ) -> EpilogueFacts:
-    """turns: results and what is read beside them go through shared memory turned."""
+    """transposes: results and what is read beside them go through shared memory transposed."""
     dims = matmul_of(fusion).c.shape
     grain_of = dict(zip(fusion.outputs, grains, strict=False))
     # Groups begin at any row: boxes whose rows are contiguous can't.
@@ -283,7 +283,7 @@ def _epilogue_of(
             t,
             dims,
             is_staged
-            and stored_by_tma(t, swaps=swaps and not turns)
+            and stored_by_tma(t, swaps=swaps and not transposes)
             and _is_whole(t, grain_of.get(t)),
         )
         for t in fusion.outputs
@@ -291,7 +291,7 @@ def _epilogue_of(
     loads = [
         t
         for t in epilogue_loads(fusion)
-        if is_staged and (moves_turned(t) if turns else moves_by_tma(t, swaps=swaps))
+        if is_staged and (moves_transposed(t) if transposes else moves_by_tma(t, swaps=swaps))
     ]
     # A group may end between two neighbours.
     is_even = is_staged and dims[-2 if swaps else -1].known_divisor() % 2 == 0

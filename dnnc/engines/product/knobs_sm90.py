@@ -21,9 +21,9 @@ from .tiling_sm90 import tiling_of
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 160, 192, 224, 256)
-# The same where instructions have the rows of A along their columns, and results leave turned: any
-# that instructions take, so that a few tiles have all rows and little else.
-TURNED_COLUMNS = tuple(range(40, 257, 8))
+# The same where instructions have the rows of A along their columns, and results leave transposed:
+# any that instructions take, so that a few tiles have all rows and little else.
+TRANSPOSED_COLUMNS = tuple(range(40, 257, 8))
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024)
@@ -74,7 +74,12 @@ def candidates_of(facts: ProductFacts, target: Target, size: tuple[int, int, int
         for tiles, roles in ((TILES, _alone(facts)), (PING_PONG_TILES, (PING_PONG,)))
         for knobs in legal_choices(facts, target, swap, tiles, roles)
     ]
-    if swaps == [0] and 1 in facts.results.swaps and facts.results.can_turn and rows > FEW_ROWS:
+    if (
+        swaps == [0]
+        and 1 in facts.results.swaps
+        and facts.results.can_transpose
+        and rows > FEW_ROWS
+    ):
         if rows <= _SOME_ROWS:
             found += legal_choices(facts, target, 1, _ACROSS, clusters=_WHOLE)
         if not facts.rows.reductions:  # beside the sums of wide tiles they would spill
@@ -200,7 +205,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
     is_listed = (
         columns in COLUMNS
         or (rows == wgmma.M and columns in BESIDE)
-        or (columns in TURNED_COLUMNS and _takes_any_columns(choice, facts))
+        or (columns in TRANSPOSED_COLUMNS and _takes_any_columns(choice, facts))
     )
     own_columns = choice.block.part[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
@@ -253,7 +258,7 @@ def _apart_from_smem(choice: Choice, facts: ProductFacts) -> tuple[Reason, ...]:
 def _takes_any_columns(choice: Choice, facts: ProductFacts) -> bool:
     """Whether a tile may have any multiple of 8 columns: the last of its chunks has fewer columns
     than others, as a row of tiles of outputs' parts can't."""
-    is_plain = facts.results.can_turn and not facts.results.ends
+    is_plain = facts.results.can_transpose and not facts.results.ends
     is_async = facts.operands.is_async(is_a=True) and facts.operands.is_async(is_a=False)
     return choice.swaps and is_plain and is_async and not facts.operands.computes
 

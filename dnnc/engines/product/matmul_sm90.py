@@ -42,7 +42,7 @@ from .knobs_sm90 import (
     ROWS,
     STAGES,
     SWIZZLES,
-    TURNED_COLUMNS,
+    TRANSPOSED_COLUMNS,
     candidates_of,
     illegal_reasons,
     most_columns,
@@ -69,7 +69,7 @@ from .work import ProductWork
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
 _SIDES = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
-_ROWS = tuple(dict.fromkeys((*_SIDES, *TURNED_COLUMNS)))
+_ROWS = tuple(dict.fromkeys((*_SIDES, *TRANSPOSED_COLUMNS)))
 
 
 @dataclass(frozen=True)

@@ -225,13 +225,13 @@ class Rewriter(Protocol):
 class AxesSpace(WholeSpace):
     """Rows and columns lie along an axis each; the others count matrices.
 
-    is_turned: whether boxes have rows of the instruction's rows.
+    is_transposed: whether boxes have rows of the instruction's rows.
     """
 
     dims: tuple[Expr, ...]
     row_axis: int
     column_axis: int
-    is_turned: bool = False
+    is_transposed: bool = False
 
     @property
     def axes(self) -> SpaceAxes:
@@ -244,7 +244,7 @@ class AxesSpace(WholeSpace):
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         axes, extents = (self.column_axis, self.row_axis), (columns, rows)
-        if self.is_turned:
+        if self.is_transposed:
             axes, extents = axes[::-1], extents[::-1]
         return tma.Box(tensor, axes, extents)
 
@@ -310,5 +310,7 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         Loops(dims, tuple((axis,) for axis in batch_axes)),
         (first.size, second.size),
         ceildiv(first.k_size, first.panels.k),
-        AxesSpace(dims, *((column, row) if t.block.swaps else (row, column)), t.epilogue.is_turned),
+        AxesSpace(
+            dims, *((column, row) if t.block.swaps else (row, column)), t.epilogue.is_transposed
+        ),
     )

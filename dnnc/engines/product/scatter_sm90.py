@@ -12,7 +12,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper import wgmma
-from ...codegen.hopper.staged_store import StagedStore, turn_of
+from ...codegen.hopper.staged_store import StagedStore, swizzle_of
 from ...codegen.memory.smem import CHUNK_BYTES, pointer_to
 from ...codegen.memory.tensors import GlobalTensor, register_type
 from ...codegen.state import each
@@ -46,9 +46,9 @@ def scatter(
         is_own = ops.less(number, count) if count % wgmma.WARPGROUP_THREADS else None
         line = number // chunks
         chunk = number - line * chunks
-        inner = (chunk * CHUNK_BYTES) ^ turn_of(row_bytes, line)
+        inner = (chunk * CHUNK_BYTES) ^ swizzle_of(row_bytes, line)
         from_ = pointer_to(source + (line * row_bytes + inner))
         along = chunk * elems
-        row, column = (along, line) if store.is_turned else (line, along)
-        at, inside = place(row, column, elems, store.is_turned)
+        row, column = (along, line) if store.is_transposed else (line, along)
+        at, inside = place(row, column, elems, store.is_transposed)
         target.store(at, ops.load(from_, type_, CHUNK_BYTES), ops.both(is_own, inside))

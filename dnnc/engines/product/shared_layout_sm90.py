@@ -73,7 +73,7 @@ class SharedLayout:
         if self.pixels.halo:
             return _HALO_CHUNK
         sizes = [*self.epilogue.staged_bytes, *self.epilogue.loaded_bytes]
-        return chunk_columns(self.own_columns, sizes, is_turned=self.epilogue.is_turned)
+        return chunk_columns(self.own_columns, sizes, is_transposed=self.epilogue.is_transposed)
 
     @property
     def buffer_columns(self) -> int:
@@ -241,15 +241,17 @@ def slices_of(columns: int, splits: int) -> int:
     return min(splits, columns // 8)
 
 
-def chunk_columns(columns: int, element_bytes: Sequence[int], *, is_turned: bool = False) -> int:
+def chunk_columns(
+    columns: int, element_bytes: Sequence[int], *, is_transposed: bool = False
+) -> int:
     """Columns whose rows fit the widest swizzle in every staged tensor.
 
-    is_turned: they are the rows of a chunk, so that the last one may have fewer: any number of
+    is_transposed: they are the rows of a chunk, so that the last one may have fewer: any number of
     columns then takes few chunks.
     """
     most = LINE_BYTES // max(element_bytes, default=2)
     found = gcd(columns, most)
-    if is_turned and 2 * found < most:  # half of a line's columns leave memory for stages
+    if is_transposed and 2 * found < most:  # half of a line's columns leave memory for stages
         return 8 * -(-(columns // 8) // -(-2 * columns // most))
     return found
 

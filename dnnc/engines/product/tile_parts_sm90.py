@@ -94,7 +94,7 @@ class EpilogueTiles:
     staged_bytes, loaded_bytes: an element of each staged output and load.
     pair: neighbours in a row that it works on together, 1 or 2.
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
-    is_turned: whether staged tensors are contiguous along the rows.
+    is_transposed: whether staged tensors are contiguous along the rows.
     gives_up_stores: whether L2 gives up lines of outputs before others.
     ends: of each output, those of the region that are stored in its place; empty: each is as it is.
     """
@@ -105,7 +105,7 @@ class EpilogueTiles:
     loaded_bytes: tuple[int, ...] = ()
     pair: int = 1
     exchanges: int = 0
-    is_turned: bool = False
+    is_transposed: bool = False
     gives_up_stores: bool = False
     ends: tuple[tuple[End, ...], ...] = ()
 

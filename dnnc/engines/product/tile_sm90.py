@@ -10,7 +10,7 @@ from typing import Any
 
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.split import SplitSum
-from ...codegen.hopper.staged_store import TURNED_BYTES
+from ...codegen.hopper.staged_store import TRANSPOSED_BYTES
 from ...dialect.tensor import Tensor
 from ..plain_data import plain, record_of
 from .shared_layout_sm90 import SharedLayout
@@ -95,10 +95,10 @@ class Tiling:
 
     @property
     def promoted_stages(self) -> int:
-        """Stages whose sums are added to f32 sums together, where warps turn both operands: of 128
-        bytes of k."""
-        is_turned = all(operand["path"] == "rewritten" for operand in self.operands)
-        return wgmma.ROW_BYTES // self.row_bytes if is_turned else 1
+        """Stages whose sums are added to f32 sums together, where warps transpose both operands: of
+        128 bytes of k."""
+        is_transposed = all(operand["path"] == "rewritten" for operand in self.operands)
+        return wgmma.ROW_BYTES // self.row_bytes if is_transposed else 1
 
     @property
     def is_all_async(self) -> bool:
@@ -176,18 +176,18 @@ def exchanges(reductions: int, blocks_of_rows: int) -> int:
     return reductions * blocks_of_rows * 2
 
 
-def stages_turned(outputs: Sequence[Tensor]) -> bool:
-    """Whether the results of a swapped product, of its dims, go through shared memory turned: all
-    are of 16 bits, and their contiguous elements along the instruction's rows."""
+def stages_transposed(outputs: Sequence[Tensor]) -> bool:
+    """Whether the results of a swapped product, of its dims, go through shared memory transposed:
+    all are of 16 bits, and their contiguous elements along the instruction's rows."""
     whole = [t for t in outputs if t.type.kind != "b"]
     return bool(whole) and all(
-        t.type.bits == 8 * TURNED_BYTES and stored_by_tma(t, swaps=False) for t in whole
+        t.type.bits == 8 * TRANSPOSED_BYTES and stored_by_tma(t, swaps=False) for t in whole
     )
 
 
-def moves_turned(tensor: Tensor) -> bool:
+def moves_transposed(tensor: Tensor) -> bool:
     """Whether what an epilogue reads can come so."""
-    return tensor.type.bits == 8 * TURNED_BYTES and moves_by_tma(tensor, swaps=False)
+    return tensor.type.bits == 8 * TRANSPOSED_BYTES and moves_by_tma(tensor, swaps=False)
 
 
 def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:

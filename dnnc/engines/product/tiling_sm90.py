@@ -50,7 +50,7 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
             loaded_bytes=epilogue.loaded if has_loads else (),
             pair=2 if epilogue.is_even else 1,
             exchanges=exchanges(spans, choice.block.blocks_of_rows),
-            is_turned=swaps and facts.results.can_turn and not is_direct,
+            is_transposed=swaps and facts.results.can_transpose and not is_direct,
             ends=facts.results.ends,
         ),
         stages=choice.stages,
@@ -99,9 +99,9 @@ def _with_parts(tiling: Tiling, grains: Sequence[Grain | None]) -> Tiling:
 
 
 def leaves_few(choice: Choice, facts: ProductFacts) -> bool:
-    """Whether results that could go through shared memory turned are few, and do not."""
+    """Whether results that could go through shared memory transposed are few, and do not."""
     results, columns = facts.results, choice.sides[1]
-    if not choice.swaps or not results.can_turn or results.always_turns:
+    if not choice.swaps or not results.can_transpose or results.always_transposes:
         return False
     return columns <= _MOST_DIRECT_COLUMNS
 

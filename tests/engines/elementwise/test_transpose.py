@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from dnnc.engines.elementwise.turned import Sweep
 
 import dnnc
 from dnnc import dtypes, passes
@@ -15,7 +16,6 @@ from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
-from dnnc.engines.elementwise.turned import Sweep
 from dnnc.options import Options
 from dnnc.target import of
 from tests.engines.removed_waits import WAITS, removed, survivors

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dnnc.codegen.memory.turned_tile import TurnedTile
+from dnnc.codegen.memory.transposed_tile import TransposedTile
 from tests.engines.elementwise.test_transpose import SHORT_TILES, TILES
 
 
@@ -30,7 +30,7 @@ def conflicts(accesses, size):
 def layouts(tile):
     """Blocks of a vector by lines: as the engine makes them, and more."""
     return [
-        TurnedTile(*tile, size, vector, lines)
+        TransposedTile(*tile, size, vector, lines)
         for size in (1, 2, 4, 8)
         for vector in (1, 2, 4, 8, 16)
         for lines in (1, 2, 4, 8, 16)
@@ -58,8 +58,8 @@ def wide_layouts(tile):
     for size in (1, 2, 4, 8):
         vector, lines = min(16 // size, tile[0]), min(16 // size, tile[1])
         if size * vector < 16:
-            found.append(TurnedTile(*tile, size, vector, max(16 // size // vector, 4 // size)))
-        found.append(TurnedTile(*tile, size, vector, lines))
+            found.append(TransposedTile(*tile, size, vector, max(16 // size // vector, 4 // size)))
+        found.append(TransposedTile(*tile, size, vector, lines))
     return found
 
 
@@ -107,7 +107,7 @@ def test_rows_that_are_written_at_once_lie_in_one_chunk():
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_fragments_are_read_with_few_conflicts(tile, width):
     """Accesses of up to 16 bytes have no conflicts, each half of 32 bytes at most two ways."""
-    for layout in {TurnedTile(*tile, t.element_bytes, t.vector, 1) for t in layouts(tile)}:
+    for layout in {TransposedTile(*tile, t.element_bytes, t.vector, 1) for t in layouts(tile)}:
         size = min(16, width * layout.element_bytes)
         count = layout.columns // width
         if not count:
@@ -123,7 +123,7 @@ def test_fragments_are_read_with_few_conflicts(tile, width):
 
 
 def test_the_example_of_the_layout():
-    layout = TurnedTile(64, 64, 2, 8, 8)
+    layout = TransposedTile(64, 64, 2, 8, 8)
     assert [layout.offset(0, 8 * c) // 16 for c in range(8)] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert [layout.offset(9, 8 * c) % 128 // 16 for c in range(8)] == [1, 0, 3, 2, 5, 4, 7, 6]
     assert [layout.offset(16, 8 * c) % 128 // 16 for c in range(8)] == [2, 3, 0, 1, 6, 7, 4, 5]

@@ -47,7 +47,7 @@ def is_whole(layout):
         return True
     epilogue = layout.epilogue
     least = min([*epilogue.staged_bytes, *epilogue.loaded_bytes], default=tma.ALIGNMENT)
-    is_filled = layout.own_columns % layout.chunk == 0 or epilogue.is_turned
+    is_filled = layout.own_columns % layout.chunk == 0 or epilogue.is_transposed
     return is_filled and layout.last_columns > 0 and layout.chunk * least >= tma.ALIGNMENT
 
 
@@ -130,7 +130,7 @@ def test_loads_that_a_kernel_does_not_stage_are_not_counted():
 
 def test_chunks_of_turned_tiles_are_few():
     for columns in range(72, 257, 8):
-        chunk = chunk_columns(columns, [2], is_turned=True)
+        chunk = chunk_columns(columns, [2], is_transposed=True)
         assert chunk % 8 == 0
         assert chunk <= 64
         assert -(-columns // chunk) <= -(-columns // 32)

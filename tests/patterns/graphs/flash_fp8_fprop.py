@@ -1,6 +1,6 @@
 """Flash attention in fp8: what each tensor was scaled by is undone, and the maxima are kept."""
 
-from heads import SCALE, head, softmax, turned
+from heads import SCALE, head, softmax, transposed
 from images import new_graph, output
 
 
@@ -10,7 +10,7 @@ def number(g, name):
 
 def build():
     g = new_graph("flash_fp8_fprop", "FP8_E4M3")
-    products = g.matmul(head(g, "q"), turned(g, "k"))
+    products = g.matmul(head(g, "q"), transposed(g, "k"))
     scores = g.mul(g.mul(products, number(g, "descale_q")), number(g, "descale_k"))
     p, stats = softmax(g, g.mul(scores, SCALE))
     output(stats, "stats", "FLOAT")

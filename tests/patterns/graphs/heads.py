@@ -14,7 +14,7 @@ def head(g, name, data_type=None):
     return g.tensor(DIMS, data_type=data_type, name=name)
 
 
-def turned(g, name, data_type=None):
+def transposed(g, name, data_type=None):
     """A tensor over the same memory with its last two axes exchanged."""
     b, h, n, d = DIMS
     strides = [h * n * d, n * d, 1, d]

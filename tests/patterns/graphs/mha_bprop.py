@@ -1,6 +1,6 @@
 """The gradients of fused attention, from the stored weights, whose sign says what was dropped."""
 
-from heads import SCALE, SCORES, causal, column, head, turned
+from heads import SCALE, SCORES, causal, column, head, transposed
 from images import new_graph, output
 
 KEPT = 1 / 0.9  # what dropout multiplied by
@@ -12,7 +12,7 @@ def build():
     d_o = head(g, "do")
     g5 = g.relu(g.mul(g.transpose(s, [0, 1, 3, 2]), KEPT)).set_data_type("HALF")
     output(g.matmul(g5, d_o), "dv")
-    dp = g6(g, s, g.matmul(d_o, turned(g, "v")))
+    dp = g6(g, s, g.matmul(d_o, transposed(g, "v")))
     output(g.matmul(dp, head(g, "k")), "dq")
     g7 = g.transpose(dp, [0, 1, 3, 2])
     output(g.matmul(g7, head(g, "q")), "dk")

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Warps of sdpa_fwd_sm90's producer that turn values of 8 bits, stage by stage."""
+"""Warps of sdpa_fwd_sm90's producer that transpose values of 8 bits, stage by stage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...codegen.stretch import stretch
 from ...mlir import nvvm
 from ...target import WARP_THREADS
 from .schedule import KeyBlocks, QueryTile, Schedule
-from .tile_sm90 import TURNERS, SdpaTiling
+from .tile_sm90 import TRANSPOSERS, SdpaTiling
 
 
 @dataclass(frozen=True)
-class ValueTurner:
-    """raw: the ring that TMA fills.  turned: the one that products read.
-    warp: of the block; those from 1 on turn.  blocks: of a tile's keys that are multiplied.
+class ValueTransposer:
+    """raw: the ring that TMA fills.  transposed: the one that products read.
+    warp: of the block; those from 1 on transpose.  blocks: of a tile's keys that are multiplied.
 
     Both rings have as many stages, and a stage of one goes to the same of the other.
     """
@@ -29,12 +29,12 @@ class ValueTurner:
     tiling: SdpaTiling
     schedule: Schedule
     raw: Pipeline
-    turned: Pipeline
+    transposed: Pipeline
     warp: Any
     blocks: Callable[[QueryTile], KeyBlocks]
 
     def tile(self, tile: QueryTile, now: Cursor) -> Cursor:
-        """Turns the values of a tile's blocks of keys."""
+        """Transposes the values of a tile's blocks of keys."""
         blocks = self.blocks(tile)
         count = blocks.end - blocks.first
         if blocks.is_empty is not None:
@@ -53,13 +53,13 @@ class ValueTurner:
     def _block(self, cursor: Cursor) -> Cursor:
         lane = ops.thread_id() & (WARP_THREADS - 1)
         self.raw.wait_full(cursor)
-        self.turned.wait_empty(cursor)
-        source, target = self.raw.address(cursor), self.turned.address(cursor)
-        self.tiling.turned.run(source, target, self.warp - 1, TURNERS, lane)
+        self.transposed.wait_empty(cursor)
+        source, target = self.raw.address(cursor), self.transposed.address(cursor)
+        self.tiling.transposed.run(source, target, self.warp - 1, TRANSPOSERS, lane)
         tma.show_writes()
         nvvm.bar_warp_sync(ops.const(-1))
         with ops.if_(lane.eq(0)):
             mbarrier.arrive(self.raw.empty_barrier(cursor))
-            mbarrier.arrive(self.turned.full_barrier(cursor))
+            mbarrier.arrive(self.transposed.full_barrier(cursor))
         nvvm.bar_warp_sync(ops.const(-1))
         return cursor.next(self.tiling.stages)

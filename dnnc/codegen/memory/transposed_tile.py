@@ -2,16 +2,16 @@
 """A tile of a tensor that comes in along one axis and is read along another one.
 
     memory: runs along m    threads take `vector` elements along m of `lines` neighbouring n each,
-                            turn these blocks in registers,
+                            transpose these blocks in registers,
     shared memory           and write pieces of `lines` elements along n, one for each m
     fragments: along n      that any thread reads after a barrier
 
-Row m of a `TurnedTile` holds the tile's elements of one m, along n.  A line of 128 bytes, all
-banks, has 8 chunks of 16 bytes; chunk c of a row lies at place c ^ turn, where all rows of one
-thread's block have one turn:
+Row m of a `TransposedTile` holds the tile's elements of one m, along n.  A line of 128 bytes, all
+banks, has 8 chunks of 16 bytes; chunk c of a row lies at place c ^ swizzle, where all rows of one
+thread's block have one swizzle:
 
-    read    8 threads, 8 chunks of a line: a turn only permutes them
-    write   8 threads, chunk c of rows m, m + vector, ...: 8 turns, 8 places
+    read    8 threads, 8 chunks of a line: a swizzle only permutes them
+    write   8 threads, chunk c of rows m, m + vector, ...: 8 swizzles, 8 places
 
 A side may be short, as that of the elements of a vector is (NC/4HW4).  Where the short side is m,
 and neighbours of n follow each other in memory, an access brings in several lines; where it is n,
@@ -36,7 +36,7 @@ _LINE_BYTES = 128  # all banks, once
 
 
 @dataclass(frozen=True)
-class TurnedTile:
+class TransposedTile:
     """The layout of a tile in shared memory; all sizes are powers of two.
 
     rows, columns: along m and n, at least 4, one of them at least 32.  element_bytes: 1 to 8.
@@ -90,11 +90,11 @@ class TurnedTile:
         row = rest // across * side + place
         return row * self.vector, rest % across * self.lines
 
-    def turn(self, row: Any) -> Any:
+    def swizzle(self, row: Any) -> Any:
         """The number that a row's chunk numbers are combined with.
 
-        Rows that share a line have one turn.  Where fewer than 8 blocks lie along m, those that
-        write together have several chunks; their turns are that far apart.
+        Rows that share a line have one swizzle. Where fewer than 8 blocks lie along m, those that
+        write together have several chunks; their swizzles are that far apart.
         """
         together = max(self.vector, _LINE_BYTES // self.row_bytes)
         apart = max(1, 8 // (self.rows // together))
@@ -102,11 +102,11 @@ class TurnedTile:
 
     def offset(self, row: Any, column: Any) -> Any:
         """Bytes from the tile's start to an element; a chunk's follow each other."""
-        turn = self.turn(row) * CHUNK_BYTES
+        swizzle = self.swizzle(row) * CHUNK_BYTES
         start, place = row * self.row_bytes, column * self.element_bytes
         if self.row_bytes >= _LINE_BYTES:
-            return start + (place ^ turn)
-        return (start + place) ^ turn
+            return start + (place ^ swizzle)
+        return (start + place) ^ swizzle
 
 
 @dataclass(eq=False)
@@ -153,7 +153,7 @@ class StagedTile:
     """
 
     kernel: Kernel
-    layout: TurnedTile
+    layout: TransposedTile
     source: GlobalTensor
     path: tuple[int, ...]
     slow: tuple[int, ...]
@@ -179,7 +179,7 @@ class StagedTile:
         """Writes a thread's block; lines: of n, n + 1, ..., each `vector` elements along m."""
         count = self.layout.rows_at_once
         size = count * self.layout.lines * self.layout.element_bytes
-        pieces = turned(lines)
+        pieces = transposed(lines)
         for first in range(0, len(pieces), count):
             pointer = self._pointer(row + first, column)
             ops.store(pointer, ops.joined(pieces[first : first + count]), size)
@@ -203,8 +203,8 @@ class StagedTile:
 
 
 @dataclass(frozen=True, eq=False)
-class TurnedLeaf:
-    """A tensor that is read from tiles where it is turned, and from memory where it is not."""
+class TransposedLeaf:
+    """A tensor that is read from tiles where it is transposed, and from memory where it is not."""
 
     source: GlobalTensor
     tiles: Mapping[tuple[int, ...], StagedTile]
@@ -217,22 +217,22 @@ class TurnedLeaf:
 # ---- blocks in registers
 
 
-def turned(lines: Sequence[Any]) -> list[Any]:
+def transposed(lines: Sequence[Any]) -> list[Any]:
     """[n] fragments along m -> [m] fragments along n."""
     width = ops.width_of(lines[0])
     element = ops.element_of(lines[0].type)
     if element == ir.IntegerType.get_signless(8) and width % 4 == 0 and len(lines) % 4 == 0:
-        return _turned_bytes(lines, width)
+        return _transposed_bytes(lines, width)
     return [ops.from_elements([ops.extract(line, i) for line in lines]) for i in range(width)]
 
 
-def _turned_bytes(lines: Sequence[Any], width: int) -> list[Any]:
+def _transposed_bytes(lines: Sequence[Any], width: int) -> list[Any]:
     """Four bytes of four lines at a time, by 8 permutations of bytes."""
     words = [_words(line) for line in lines]
     pieces: list[list[Any]] = [[] for _ in range(width)]
     for first in range(0, len(lines), 4):
         for place in range(width // 4):
-            block = _turned_block([words[first + i][place] for i in range(4)])
+            block = _transposed_block([words[first + i][place] for i in range(4)])
             for i, word in enumerate(block):
                 pieces[4 * place + i].append(word)
     byte = ir.IntegerType.get_signless(8)
@@ -245,7 +245,7 @@ def _words(line: Any) -> list[Any]:
     return ops.elements(llvm.BitcastOp(ops.vector_type(ops.i32_type(), count), line).result)
 
 
-def _turned_block(rows: Sequence[Any]) -> list[Any]:
+def _transposed_block(rows: Sequence[Any]) -> list[Any]:
     """4 x 4 bytes, a word a row: first the halves of pairs of rows, then their bytes."""
     a, b, c, d = rows
     low, high = (permuted(a, b, 0x5140), permuted(c, d, 0x5140))  # a0 b0 a1 b1, c0 d0 c1 d1

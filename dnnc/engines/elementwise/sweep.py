@@ -4,8 +4,8 @@
     y[r, c] = x[r, c] + z[r, c]     strides of y and z: [C, 1], of x: [1, R]
 
 Threads side by side work on neighbours of y, that is along c, the fast axis; of z those are
-neighbours too, of x they lie R elements apart: x is turned, it runs along r.  What is found here
-for a fusion, by its operations, and for its region, by linalg maps, is the same.
+neighbours too, of x they lie R elements apart: x is transposed, it runs along r.  What is found
+here for a fusion, by its operations, and for its region, by linalg maps, is the same.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Sweep:
         return max(loops, key=lambda axis: order.index(loops[axis]))
 
     def across(self, read: Read) -> int | None:
-        """The axis that a turned input runs along; None: this one is not turned.
+        """The axis that a transposed input runs along; None: this one is not transposed.
 
         It has to have elements along the fast axis, too, whose places are the loops' own.
         """
@@ -119,15 +119,17 @@ class Sweep:
         return None if axis in self.groups[-1] else axis
 
     @cached_property
-    def turned(self) -> tuple[Read, ...]:
+    def transposed(self) -> tuple[Read, ...]:
         return tuple(read for read in self.reads if self.across(read) is not None)
 
     @cached_property
     def slow(self) -> int | None:
-        """The axis along which most bytes of turned inputs run."""
-        axes = [axis for axis in map(self.across, self.turned) if axis is not None]
+        """The axis along which most bytes of transposed inputs run."""
+        axes = [axis for axis in map(self.across, self.transposed) if axis is not None]
         sizes = {
-            axis: sum(read.tensor.type.bits for read in self.turned if self.across(read) == axis)
+            axis: sum(
+                read.tensor.type.bits for read in self.transposed if self.across(read) == axis
+            )
             for axis in axes
         }
         return max(sizes, key=lambda axis: (sizes[axis], axis)) if sizes else None
@@ -141,15 +143,16 @@ class Sweep:
         return product(self.dims[axis] for axis in group)
 
     def gathered_bytes(self) -> float:
-        """Bytes that gathering the turned inputs, element by element, costs beyond reading them
+        """Bytes that gathering the transposed inputs, element by element, costs beyond reading them
         once.
 
         An element takes a sector of its own, or as much of one as its neighbours along the fast
         axis leave; a warp that covers several rows shares them.  All but the first come from
-        caches.  On an H100, with one of two inputs of 2 bytes turned, that is 8 times its bytes.
+        caches.  On an H100, with one of two inputs of 2 bytes transposed, that is 8 times its
+        bytes.
         """
         total = 0.0
-        for read in self.turned:
+        for read in self.transposed:
             size = read.tensor.type.bits // 8
             assert self.fast is not None
             step = typical(read.tensor.layout[read.loops(self.dims)[self.fast]]) * size

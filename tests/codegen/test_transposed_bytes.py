@@ -2,16 +2,16 @@
 
 import pytest
 
-from dnnc.codegen.hopper.turned_bytes import TurnedBytes, quads
+from dnnc.codegen.hopper.transposed_bytes import TransposedBytes, quads
 from dnnc.codegen.hopper.wgmma import AccumulatorLayout, OperandLayout
 
 
 def test_sizes():
-    whole = TurnedBytes(128, 64)
+    whole = TransposedBytes(128, 64)
     assert (whole.panels, whole.panel_bytes, whole.bytes) == (1, 8192, 8192)
-    assert TurnedBytes(160, 16).bytes == 2 * 2048
+    assert TransposedBytes(160, 16).bytes == 2 * 2048
     with pytest.raises(AssertionError, match="parts of steps"):
-        TurnedBytes(48, 64)
+        TransposedBytes(48, 64)
 
 
 def key_at(place):

@@ -23,7 +23,7 @@ from ...codegen.attention.sources import Source
 from ...codegen.hopper import tma
 from ...codegen.kernel import Kernel
 from ...codegen.memory.tensors import GlobalTensor
-from ...codegen.memory.turned_tile import turned
+from ...codegen.memory.transposed_tile import transposed
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.state import each
@@ -44,23 +44,23 @@ _ELEMENTS = 4  # of each row that a thread has at a time
 
 
 def narrow(region: Region, output: Output) -> GradientRegion:
-    """The parts of a region, with Q, dO and K turned in the workspace of an output, and a copy
+    """The parts of a region, with Q, dO and K transposed in the workspace of an output, and a copy
     there of each operand that TMA can't take from where it lies."""
     parts, free = GradientRegion(region), free_uids(region)
     twins, found = dict[str, Tensor](), dict[str, Tensor]()
     for name in ("q", "k", "v", "do"):
         source = parts.source(name)
-        axes = source.axes(is_turned=name == "v")
+        axes = source.axes(is_transposed=name == "v")
         if tma.refusal(source.tensor, axes) is not None:
             twins[name] = twin_of(source.tensor, axes, next(free), source.tensor.type)
         if name in _ORDERS:
-            found[name] = _turned_tensor(source, axes, next(free))
+            found[name] = _transposed_tensor(source, axes, next(free))
     for tensor in (*twins.values(), *found.values()):
         output.tensor(tensor)
     return GradientRegion(region, twins, found)
 
 
-def _turned_tensor(source: Source, axes: tuple[int, int], uid: int) -> Tensor:
+def _transposed_tensor(source: Source, axes: tuple[int, int], uid: int) -> Tensor:
     """[heads, elements, rows]."""
     elements, rows = (source.tensor.shape[axis] for axis in axes)
     shape = (*source.batch, elements, ceildiv(rows, _TILE) * _TILE)
@@ -74,23 +74,23 @@ def emit(kernel: Kernel, parts: GradientRegion, number: Any, blocks: Any, thread
     first = number * threads + ops.thread_id()
     step = blocks * threads
     own = GradientRegion(parts.region)
-    for name, tensor in parts.turned.items():
+    for name, tensor in parts.transposed.items():
         source = own.source(name)
         batch, depth = source.batch, tensor.shape[-2]
         tiles = tensor.shape[-1] // _TILE
         # Neighbours have runs that follow each other: together they write 64 bytes of a row.
         dims = (*batch, tiles, ceildiv(depth, _ELEMENTS), ceildiv(_TILE, RUN))
         loops = Loops(dims, tuple((axis,) for axis in range(len(dims))))
-        turn = partial(_turn, kernel, parts, name, source, loops)
-        each(first, kernel.size(product(dims)), step)(turn)
+        one = partial(_transpose, kernel, parts, name, source, loops)
+        each(first, kernel.size(product(dims)), step)(one)
 
 
-def _turn(
+def _transpose(
     kernel: Kernel, parts: GradientRegion, name: str, source: Source, loops: Loops, number: Any
 ) -> None:  # fmt: skip
     found = loops.coordinates(kernel, number)
     *batch, tile, quad, run = (found[axis].index().base for axis in range(len(found)))
-    elements, rows = source.axes(is_turned=name == "v")
+    elements, rows = source.axes(is_transposed=name == "v")
     size = source.tensor.shape[rows]
     column = Index(quad * _ELEMENTS, 1, _ELEMENTS)
     first = tile * _TILE + run * RUN
@@ -109,8 +109,8 @@ def _turn(
         if end is not None:
             line = arith.SelectOp(row < end, line, ops.zeros(line.type)).result
         lines.append(line)
-    target = GlobalTensor(kernel, parts.turned[name])
+    target = GlobalTensor(kernel, parts.transposed[name])
     place = Index(first, 1, RUN)
-    for i, whole in enumerate(turned(lines)):
+    for i, whole in enumerate(transposed(lines)):
         at = [*(Index.of(b) for b in batch), Index.of(quad * _ELEMENTS + i), place]
         target.store(at, whole)

@@ -1,17 +1,18 @@
 # pyright: basic
-"""TurnedBytes: a tile of bytes [k][n] in shared memory, made into the [n][k] that `wgmma` takes.
+"""TransposedBytes: a tile of bytes [k][n] in shared memory, made into the [n][k] that `wgmma`
+takes.
 
-Products of 8 bits read their second operand along k.  A tile whose n is contiguous is turned by a
-few warps: `ldmatrix` that transposes hands a lane pairs of neighbours in n of two neighbours in k,
-byte permutations split the pairs, `stmatrix` writes them.
+Products of 8 bits read their second operand along k.  A tile whose n is contiguous is transposed by
+a few warps: `ldmatrix` that transposes hands a lane pairs of neighbours in n of two neighbours in
+k, byte permutations split the pairs, `stmatrix` writes them.
 
     lane 4i + q has k = 2q, 2q + 1 of n = 2i, 2i + 1    k0n0 k0n1 k1n0 k1n1
     and the same of k + 8                               k8n0 k8n1 k9n0 k9n1
     which become the words                              k0n0 k1n0 k8n0 k9n0
     and                                                 k0n1 k1n1 k8n1 k9n1
 
-A word's four bytes follow each other in the turned tile.  So the order of k is not kept, nor, by
-`TurnedBytes`, that of n:
+A word's four bytes follow each other in the transposed tile.  So the order of k is not kept, nor,
+by `TransposedBytes`, that of n:
 
     place 4q + e of each 16 of k holds k = 8 (e / 2) + 2q + e % 2
     row 8b + i of each 16 of n   holds n = 2i + b
@@ -41,7 +42,7 @@ _ATOM = 8  # rows, after which the swizzle repeats
 
 
 @dataclass(frozen=True)
-class TurnedBytes:
+class TransposedBytes:
     """keys: k, a multiple of 32.  width: n, a multiple of 16.
 
     source: panels of 128 n, [k][128 bytes]; target: panels of 128 k, [n][128 bytes]; both in the
@@ -68,7 +69,7 @@ class TurnedBytes:
         return self.panels * self.panel_bytes
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
-        """Turns bytes, by so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        """Transposes bytes, by so many warps; source, target: i32 addresses, multiples of 1024."""
         inner = lane & (_ATOM - 1)
         # Lane 8m + j names row j of matrix m: k = 8m + j of a step, all in one chunk of n.
         rows = source + lane * ROW_BYTES
@@ -94,12 +95,12 @@ class TurnedBytes:
                     store_matrices(there, mma.split_bytes(words), "row")
 
 
-PANEL = 64  # k and n of a panel of `TurnedPanels`
+PANEL = 64  # k and n of a panel of `TransposedPanels`
 PANEL_BYTES = PANEL * PANEL
 
 
 @dataclass(frozen=True)
-class TurnedPanels:
+class TransposedPanels:
     """count: panels of 64 n and 64 k, one after the other.
 
     source: [k][64 bytes of n]; target: [n][64 bytes of k]; both in the 64-byte swizzle.  The order
@@ -110,10 +111,10 @@ class TurnedPanels:
     count: int
 
     def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
-        """Turns bytes, by so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        """Transposes bytes, by so many warps; source, target: i32 addresses, multiples of 1024."""
         inner, matrix = lane & (_ATOM - 1), lane >> 3
         # Lane 8m + j names row j of matrix m: k = 8m + j of a half, all in one chunk of n.
-        rows, turn = source + lane * PANEL, (lane >> 1) & 3
+        rows, swizzle = source + lane * PANEL, (lane >> 1) & 3
         # And of the target row i of matrix m: n = 2i or 2i + 1, chunk m / 2 of the half's two.
         own = inner * 2 + ((matrix & 1) ^ (inner >> 2))
         lines = target + (own * PANEL + (((matrix >> 1) ^ (inner & 3)) << 4))
@@ -122,10 +123,10 @@ class TurnedPanels:
         selectors = (ops.select(is_low, even, odd), ops.select(is_low, odd, even))
 
         def some(first: Any, count: int) -> None:
-            """Turns some blocks of 16 n, `warps` apart."""
+            """Transposes some blocks of 16 n, `warps` apart."""
             blocks = [first + i * warps for i in range(count)]
             starts = [
-                rows + ((block >> 2) * PANEL_BYTES + (((block & 3) ^ turn) << 4))
+                rows + ((block >> 2) * PANEL_BYTES + (((block & 3) ^ swizzle) << 4))
                 for block in blocks
             ]
             loaded = [
@@ -138,10 +139,10 @@ class TurnedPanels:
                 there = line ^ (half * 2 * CHUNK_BYTES)
                 store_matrices(there, mma.split_bytes(words, selectors), "row")
 
-        by_turns(self.count * (PANEL // N), warp, warps, _TOGETHER, some)
+        in_rounds(self.count * (PANEL // N), warp, warps, _TOGETHER, some)
 
 
-def by_turns(
+def in_rounds(
     count: int, warp: Any, warps: int, together: int, some: Callable[[Any, int], None]
 ) -> None:
     """Does `count` pieces of work by warps, each every so many-th one.
@@ -171,9 +172,10 @@ _TOGETHER = 4  # blocks of 16 n: a load waits long beside products, which read s
 
 
 def quads(sums: Sequence[Any]) -> list[list[Any]]:
-    """[16 columns after 16 columns, upper and lower row by turns] of four neighbours of a thread.
+    """[16 columns after 16 columns, upper and lower row alternately] of four neighbours of a
+    thread.
 
-    sums: accumulators of a product with turned bytes.  Those of thread t begin at column
+    sums: accumulators of a product with transposed bytes.  Those of thread t begin at column
     16 j + 4 (t % 4).
     """
     found = []
