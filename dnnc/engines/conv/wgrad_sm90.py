@@ -371,7 +371,7 @@ def _making_reasons(fusion: Fusion, *, makes: bool, has_halo: bool) -> tuple[Rea
 
 
 def _integer_sum_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
-    """Why the sum of DY is not beside the gradient: its bytes are transposed, and not read in f32."""
+    """Why the sum of DY is not beside the gradient: its bytes are transposed, not read in f32."""
     if loss_sum_of(fusion) is None or not op.compute_type.is_integer:
         return []
     return [pattern_reason(f"a sum beside {op.label} of {op.dy.type}", PATTERN, op)]

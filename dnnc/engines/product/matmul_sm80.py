@@ -31,7 +31,7 @@ from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..plain_data import plain, record_of
-from ..surface import fp8_reasons, pattern_reason, too_large_reasons
+from ..surface import fp8_reasons, too_large_reasons
 from ..views.reads import layout_model
 from .bits import bits_reason, booleans_of, swaps_of
 from .choice_sm80 import Sm80Choice
@@ -68,6 +68,7 @@ from .pattern import (
     matmul_of,
     promotes_sums,
     reducing_epilogue_reasons,
+    row_reasons,
     sizes_of,
     tile_reasons,
 )
@@ -212,23 +213,10 @@ def _is_summed_apart(op: Product, target: Target) -> bool:
 def _after_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the product is not pointwise work, or reductions at its exit."""
     if fusion.with_role("reduction"):
-        found = reducing_epilogue_reasons(fusion, 0) or _row_reasons(fusion)
+        found = reducing_epilogue_reasons(fusion, 0) or row_reasons(fusion)
     else:
         found = epilogue_reasons(fusion, matmul_of(fusion), takes_booleans=True)
     return found or _boolean_reasons(fusion)
-
-
-def _row_reasons(fusion: Fusion) -> list[Reason]:
-    """Sums of rows that another kernel takes beside the product, as a norm's or a softmax's: it
-    reads the rows again, and has their sums on the way."""
-    dims = matmul_of(fusion).c.shape
-    if not any(t.shape == dims for t in fusion.outputs):
-        return []
-    for output in fusion.outputs:
-        if output.is_virtual and output.shape == (*dims[:-1], Expr.of(1)) != dims:
-            what = f"{output.label} of each row, which other kernels take beside the product"
-            return [pattern_reason(what, "reductions of rows that are outputs of the graph")]
-    return []
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:

@@ -58,6 +58,7 @@ from .pattern import (
     matmuls_of,
     products_reasons,
     reducing_epilogue_reasons,
+    row_reasons,
     sizes_of,
     tile_reasons,
 )
@@ -90,7 +91,8 @@ class MatmulSm90Engine(Engine):
         "contiguous rows (or all of them columns) of a multiple of 8 elements",
         "outputs of one matmul may be parts of its columns that begin and end at multiples of 8, "
         "and have axes that count through its rows or columns together (packed heads)",
-        "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
+        "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes, those "
+        "of rows, as a norm's, not where other kernels take both them and the product; "
         "reductions of rows of up to 768 elements that flow on (softmax, rms-norm), over the "
         "blocks of a cluster where a tile does not hold the row",
         "moe_grouped_matmul of up to 1024 experts, one, or two of the same offsets, with pointwise "
@@ -122,7 +124,7 @@ class MatmulSm90Engine(Engine):
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
         epilogue = reducing_epilogue_reasons(fusion, most_columns(fusion) * MOST_BLOCKS)
-        reasons += [*epilogue, *bits_reasons(fusion)]
+        reasons += [*(epilogue or row_reasons(fusion)), *bits_reasons(fusion)]
         return (*reasons, *tile_reasons(first))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:

@@ -201,6 +201,24 @@ def _output_reasons(
     return []
 
 
+def row_reasons(fusion: Fusion) -> list[Reason]:
+    """Why row sums at the exit are left to the kernel that reads the product next, as a norm's.
+
+    That kernel has them on its way; at the exit they take partials and a launch more.  Sums of
+    rows that tiles hold whole take neither.
+    """
+    dims = fusion.with_role("anchor")[0].results[0].shape
+    if not any(t.shape == dims for t in fusion.outputs):
+        return []
+    held = set(flowing_reductions(fusion))
+    for output in fusion.outputs:
+        is_of_rows = output.shape == (*dims[:-1], Expr.of(1)) != dims
+        if output.is_virtual and is_of_rows and held.isdisjoint(fusion.upstream(output)):
+            what = f"{output.label} of each row, which other kernels take beside the product"
+            return [pattern_reason(what, "reductions of rows that are outputs of the graph")]
+    return []
+
+
 def compute_reasons(compute: DType, a: DType, b: DType) -> list[Reason]:
     """The compute type has to be one whose sums the tensor cores keep; a, b: of the operands."""
     sums = (dtypes.i32,) if a.is_integer else (dtypes.f32, dtypes.f16)

@@ -192,6 +192,26 @@ def test_a_layer_of_bert_is_nine_kernels():
     assert len(fusions(g, "sm_80")) == 9
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_a_norm_behind_a_product_is_two_launches(target):
+    """The sum of a row that a tile does not hold is left to the norm's kernel: at the product's
+    exit it would take partials, and a launch that combines them."""
+    g = dnnc.pygraph(**HALVES)
+    y = g.add(linear(g, g.tensor([1, 24, 32]), 32, 1024), g.tensor([1, 24, 1024]))
+    layer_norm(g, y, 1024).set_output()
+    plan = check(g, target=target, allowance=0.01)
+    assert [name.split("_")[0] for name in engines_of(plan)] == ["matmul", "rows"]
+    assert len(plan.programs[0].variants[0].steps) == 2
+
+
+def test_row_sums_that_a_graph_asks_for_are_at_the_exit():
+    g = dnnc.pygraph(**HALVES)
+    y = linear(g, g.tensor([1, 512, 256]), 256, 1024).set_output()
+    total = g.reduction(y, mode=dnnc.reduction_mode.ADD).set_dim([1, 512, 1]).set_output()
+    total.set_stride([512, 1, 1]).set_data_type("FLOAT")
+    assert fusions(g) == ["matmul_sm90"]
+
+
 def rotated(g, x, dims, cos, sin):
     half = dims[3] // 2
     low, high = (
@@ -221,7 +241,8 @@ def test_a_layer_of_llama_copies_no_heads():
     gate, up = (linear(g, n, hidden, inner, bias=False) for _ in range(2))
     g.add(linear(g, g.mul(g.swish(gate), up), inner, hidden, bias=False), y).set_output()
     names = fusions(g)
-    assert len(names) == 10, names
+    assert len(names) == 11, names
+    assert names.count("rows") == 2  # what is squared and added up is left to the norms' kernels
     assert names.count("pointwise") == 1  # the rotation of keys; attention has that of queries
 
 
