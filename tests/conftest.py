@@ -31,8 +31,6 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    if config.getoption("--write-registers"):
-        known_registers.PATH.unlink(missing_ok=True)
     if config.getoption("--sass"):
         from tests.support.sass_plugin import SassPlugin
 

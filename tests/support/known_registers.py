@@ -1,8 +1,8 @@
 """Registers, spills and memory of the kernels of tests, as the assembler said them before.
 
 known_registers.txt has a line for each PTX: a hash of it without locations, of its target and of
-the assembler, and the numbers of each kernel in the order of their names.  `make registers` writes
-it anew.  What an entry says depends on its hash alone, so that a file that is out of date costs
+the assembler, and the numbers of each kernel in the order of their names.  `make registers` adds
+what it lacks, and leaves out what no test has.  What an entry says depends on its hash alone, so that a file that is out of date costs
 time and is never wrong.  PTX that the assembler warns about is not in it: tests look at what it
 says.
 """
@@ -24,7 +24,7 @@ _USUAL = re.compile(
     r"|[Uu]sed \d+ registers.*|Compile time = .*)|[ptxas .]*\d+ bytes stack frame.*"
 )
 
-found: dict[str, str] = {}  # what this process has assembled
+found: dict[str, str] = {}  # what this process has assembled, or has looked up
 
 
 def _key(ptx, target):
@@ -41,9 +41,11 @@ def _known():
 
 def of(ptx, target):
     """The entry of PTX, None if there is none: "NAME:REGISTERS,STORED,LOADED,LOCAL,SHARED ..."."""
-    entry = _known().get(_key(ptx, target))
+    key = _key(ptx, target)
+    entry = _known().get(key)
     if entry is None:
         return None
+    found[key] = entry
     names = sorted(re.findall(r"\.entry\s+(\w+)", ptx))
     return " ".join(map(":".join, zip(names, entry.split(), strict=True)))
 
