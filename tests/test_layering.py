@@ -192,7 +192,7 @@ def test_the_front_end_of_the_bindings_can_still_be_imported():
 
 
 # What others than engines may import of them, beside the fusions of `engines/views`.
-OF_ALL_ENGINES = ("dnnc.engines", "dnnc.engines.engine", "dnnc.engines.surface")
+OF_ALL_ENGINES = tuple(f"dnnc.engines{name}" for name in ("", ".engine", ".plain_data", ".surface"))
 
 
 def test_nothing_outside_engines_knows_one_by_name():

@@ -296,7 +296,7 @@ def loop_groups(
     accesses: Sequence[tuple[Tensor, Access]],
     *,
     is_wide: bool = False,
-) -> list[list[int]]:
+) -> tuple[tuple[int, ...], ...]:
     """Iteration axes, outermost first, merged where every tensor's addresses allow it.
 
     order: the axes in the order to run through them.  Axes of 1 are left out.  Two neighbours
@@ -313,7 +313,7 @@ def loop_groups(
             last.append(axis)
         else:
             groups.append([axis])
-    return groups
+    return tuple(map(tuple, groups))
 
 
 def _nests(tensor: Tensor, access: Access, outer: int, inner: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 
 from .. import outside
 from ..errors import DnncError, Status
@@ -127,9 +128,11 @@ def _verify(engine: object) -> None:
 
     if not isinstance(engine, Engine):
         raise error(f"{engine!r:.80}", "an instance of a subclass of dnnc.engines.Engine")
-    for member in ("name", "index", "families", "support"):
+    for member in ("name", "index", "families", "support", "tiling"):
         if not hasattr(engine, member):
             raise error(f"{type(engine).__name__} has no {member}", f"an engine with a {member}")
+    if not is_dataclass(engine.tiling):
+        raise error(f"tiling {engine.tiling!r:.80} of {engine.name}", "a dataclass")
     if _NAME.fullmatch(engine.name) is None:
         raise error(f"name {engine.name!r}", "lower-case letters, digits and _, a letter first")
     if engine.index not in OUTSIDE_INDICES:

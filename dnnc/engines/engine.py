@@ -92,6 +92,8 @@ class Engine(ABC):
     name: as `--engine` takes it.  index: global and stable, as cuDNN's engine indices are.
     families: what its kernels are made for, of those that `nearest.families_of` gives a fusion.
     support: lines for the support table.
+    tiling: the record of a tiling, a frozen dataclass, by whose fields `dnn.tile` is written,
+    checked and read (`plain_data`).
     all_knobs: every knob that it has for some fusion and target, with all values.
     only_target: the name of the one target that it is for, "" where it is for all.
     inlines_anchors: it works from an anchor's linalg decomposition, not on the call.
@@ -115,6 +117,7 @@ class Engine(ABC):
     index: int
     families: tuple[str, ...]
     support: tuple[str, ...]
+    tiling: ClassVar[type[Any]]
     all_knobs: ClassVar[tuple[Knob, ...]] = ()
     only_target: str = ""
     inlines_anchors: bool = False
@@ -177,16 +180,16 @@ class Engine(ABC):
         of products in place of images, or as it is; with the names that `emit` looks up."""
         return Prepared(fusion)
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any] | None:
-        """The tiling by which kernels are built, as plain data, of what `legal` judges knobs by.
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Any:
+        """The tiling by which kernels are built, of what `legal` judges knobs by: a `tiling`.
 
         Arguments are numbered as the inputs of the fusion that `prepared` gives.  None: `tile`
         reads it off the region.
         """
         return None
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        """The tile sizes and loop order of a region at the linalg stage, as plain data.
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> Any:
+        """The tiling, read off a region at the linalg stage.
 
         Only engines without `tile_of` are asked.
         """
@@ -194,5 +197,5 @@ class Engine(ABC):
         raise DnncError(Status.BAD_PARAM, what, "dnn.tile as prepare-fusions writes it")
 
     @abstractmethod
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: Any, output: Output) -> None:
         """Builds the kernels, and the steps that launch them, in `output`."""

@@ -23,6 +23,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
+from ..engines.plain_data import record_of
 from ..expr import Expr
 from ..mlir import gpu, ir, located
 from ..plan import codec
@@ -96,8 +97,9 @@ def _emitted(function: Any, gpu_module: Any, target: Target) -> Output:
     with located(function.operation):
         engine_name, knobs = structure.engine_of(function)
         output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
-        tile = structure.tile_of(function)
-        engine_named(engine_name).emit(Region.of(function), knobs, tile, output)
+        engine = engine_named(engine_name)
+        tile = record_of(engine.tiling, structure.tile_of(function))
+        engine.emit(Region.of(function), knobs, tile, output)
         return output
 
 

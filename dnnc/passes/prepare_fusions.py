@@ -26,6 +26,7 @@ from ..choosing import explicit
 from ..dialect import dnn, structure
 from ..dialect.rewriting import rewrite
 from ..engines import Prepared, engine_named
+from ..engines.plain_data import plain
 from ..mlir import ir
 from .fuse import target_of
 from .pass_base import Pass
@@ -64,7 +65,7 @@ def _prepare(function: Any, target: Any) -> None:
     _mark(function, prepared)
     function.attributes[structure.PREPARED] = ir.UnitAttr.get()
     if tile is not None:
-        function.attributes["dnn.tile"] = structure.to_attribute(tile)
+        function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
 
 
 def _mark(function: Any, prepared: Prepared) -> None:

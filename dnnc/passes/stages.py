@@ -29,6 +29,7 @@ from ..dialect.attributes import (
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import BY_NAME
+from ..engines import engine_named, plain_data
 from ..errors import DnncError, Status
 from ..mlir import ir, located
 
@@ -253,6 +254,8 @@ def _verify_function(operation: Any, spec: Stage, at: str) -> None:
     else:
         known, inside = _OF_GRAPH, _GRAPH
     _verify_attributes(operation, known, where)
+    if "dnn.tile" in attributes:
+        _verify_tile(function, where)
     for key in ("arg_attrs", "res_attrs"):
         for entry in list_of(attributes[key], key) if key in attributes else ():
             record = dict_of(entry, key)
@@ -271,6 +274,15 @@ def _verify_function(operation: Any, spec: Stage, at: str) -> None:
             accepted = inside[op.name]
             if accepted is not None:
                 _verify_attributes(op, accepted, f"{where}: {op.name}")
+
+
+def _verify_tile(function: Any, where: str) -> None:
+    """A tiling is of the fields of its engine's record."""
+    try:
+        engine = engine_named(structure.engine_of(function)[0])
+        plain_data.verify(engine.tiling, structure.tile_of(function), "dnn.tile")
+    except DnncError as error:
+        raise DnncError(error.status, error.what, error.supported, where) from error
 
 
 def _of_anchor(kind: type[Op]) -> Mapping[str, Check]:

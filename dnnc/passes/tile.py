@@ -6,7 +6,9 @@ fusion's function; codegen emits the loops that it says.  What `lower-to-linalg`
 Anchors of engines that work from their decomposition are inlined.
 
     ... attributes {dnn.engine = "pointwise", ...}
-->  ... attributes {dnn.tile = {loops = [[0, 1], [2]], threads = 256, unroll = 4, vector_elems = 8}}
+->  ... attributes {dnn.tile = {loops = [[0, 1], [2]], patch = [], threads = 256, unroll = 4, ...}}
+
+The keys and their types are the fields of `Engine.tiling`, by which stages are verified.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any, ClassVar
 from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
+from ..engines.plain_data import plain
 from ..mlir import located
 from .fuse import target_of
 from .pass_base import Pass
@@ -43,4 +46,4 @@ def _tile(module: Any, function: Any) -> None:
         structure.inline_anchors(module, function)
     if "dnn.tile" not in function.attributes:
         tile = engine.tile(Region.of(function), knobs, target_of(module))
-        function.attributes["dnn.tile"] = structure.to_attribute(tile)
+        function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))

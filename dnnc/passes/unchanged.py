@@ -24,6 +24,7 @@ from ..dialect.difference import Difference, first_difference, has_only
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..engines import engine_named
+from ..engines.plain_data import plain
 from ..errors import DnncError, Status
 from ..mlir import ir, located, place_of, run_pipeline
 from . import stages
@@ -187,7 +188,7 @@ def _verify_tile(function: Any, made: Any, target: Any) -> None:
         wanted = made.attributes["dnn.tile"]
     else:
         tile = engine_named(name).tile(Region.of(function), knobs, target)
-        wanted = structure.to_attribute(tile)
+        wanted = structure.to_attribute(plain(tile))
     if function.operation.attributes["dnn.tile"] != wanted:
         mine, theirs = (
             structure.from_attribute(tile) for tile in (function.attributes["dnn.tile"], wanted)

@@ -3,9 +3,9 @@
 `OneElement` is all that one takes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -43,6 +43,13 @@ pytestmark = pytest.mark.assembled  # plans, which go through files
 
 
 @dataclass(frozen=True)
+class Threads:
+    """The tiling of `OneElement`."""
+
+    threads: int
+
+
+@dataclass(frozen=True)
 class OneElement(Engine):
     """Pointwise operations of one output, an element a thread.  seconds: what it predicts."""
 
@@ -50,6 +57,7 @@ class OneElement(Engine):
     index: int = 1000
     families: tuple[str, ...] = ("pointwise",)
     support: tuple[str, ...] = ("pointwise operations of one output of any layout",)
+    tiling = Threads
     seconds: float = 1e-9
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (Knob("BLOCK_SIZE", (128, 256), "threads of a block"),)
@@ -68,13 +76,13 @@ class OneElement(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         return Prediction(self.seconds, "memory")
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return {"threads": knobs["BLOCK_SIZE"]}
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> Threads:
+        return Threads(knobs["BLOCK_SIZE"])
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: Threads, output: Output) -> None:
         ((value, tensor),) = region.outputs
         loops = Loops(tensor.shape, (tuple(range(tensor.rank)),))
-        kernel = output.kernel("", tile["threads"])
+        kernel = output.kernel("", tile.threads)
         with kernel.body():
             number = ops.add(loops.first_of(ops.block_id(), kernel.threads), ops.thread_id())
             walk = Walk(kernel, region.leaves(kernel), region.symbols)

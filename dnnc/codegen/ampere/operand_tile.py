@@ -9,7 +9,7 @@ of a tensor, and the tiles of convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -41,6 +41,24 @@ def access_bytes(tensor: Tensor, along: int) -> int:
 
 
 @dataclass(frozen=True)
+class LoadPlan:
+    """How an operand's elements get into shared memory.
+
+    path: as the kind of operand names it.  k_contiguous: whether rows of the tile are of k.
+    loads_along_k: whether fragments that go through registers lie along k; is_aligned: whether all
+    of them begin where a wide access may.  access_bytes: of a copy.  is_kept: whether L2 keeps what
+    copies bring.
+    """
+
+    path: str
+    k_contiguous: bool = False
+    loads_along_k: bool = False
+    is_aligned: bool = False
+    access_bytes: int = 0
+    is_kept: bool = False
+
+
+@dataclass(frozen=True)
 class Side:
     """An operand's side of a block's tile.  dtype: of the operand.  rows, k: of the tile."""
 
@@ -54,8 +72,7 @@ class Side:
 class OperandTile:
     """One operand of the product in a kernel: its tile in shared memory.
 
-    value: the SSA tensor after g1.  plan: path, "async" or "registers"; access_bytes of a copy;
-    k_contiguous; loads_along_k: whether fragments that go through registers lie along k.
+    value: the SSA tensor after g1.  plan: its path is "async" or "registers".
     threads: of the group that loads it, a power of two; 0: all of the block.  is_panelled: it lies
     in panels of 128-byte rows, as `wgmma` reads them.
     """
@@ -63,14 +80,14 @@ class OperandTile:
     kernel: Kernel
     region: Region
     value: Any
-    plan: Mapping[str, Any]
+    plan: LoadPlan
     side: Side
     threads: int = 0
     is_panelled: bool = False
 
     def __post_init__(self) -> None:
         self.bytes = self.side.dtype.bits // 8
-        self.k_contiguous = self.plan["k_contiguous"]
+        self.k_contiguous = self.plan.k_contiguous
         self.is_group = self.threads > 0
         self.threads = self.threads or self.kernel.threads
         self.shape: SwizzledTile | PanelTile
@@ -81,7 +98,7 @@ class OperandTile:
         else:
             self.shape = SwizzledTile(self.side.k, self.side.rows * self.bytes)
         self.chunk = CHUNK_BYTES // self.bytes
-        self.is_async = self.plan["path"] == "async"
+        self.is_async = self.plan.path == "async"
 
     @property
     def is_paired(self) -> bool:
@@ -136,12 +153,12 @@ class OperandTile:
 
     def put(self, values: Sequence[Any], slot: Any) -> None:
         """Stores fetched fragments into the tile at `slot`."""
-        for i, piece in enumerate(self._pieces(self.chunk, self.plan["loads_along_k"])):
+        for i, piece in enumerate(self._pieces(self.chunk, self.plan.loads_along_k)):
             with ops.if_(self._guard(self.chunk, i)):
                 self._put(values[i], *piece, slot)
 
     def _put(self, value: Any, row: Any, k: Any, slot: Any) -> None:
-        along_k = self.plan["loads_along_k"]
+        along_k = self.plan.loads_along_k
         if along_k == self.k_contiguous:
             ops.store(smem.byte_pointer(slot, self._place(row, k)), value, CHUNK_BYTES)
             return

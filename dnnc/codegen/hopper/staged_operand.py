@@ -9,13 +9,13 @@ all that the stages hold, and consumers walk g1 (`operand_fragments`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import dtypes
 from .. import ops
-from ..ampere.operand_tile import RawTile, Side
+from ..ampere.operand_tile import LoadPlan, RawTile, Side
 from ..kernel import Kernel
 from ..memory import smem
 from ..memory.matrix_tile import MatrixTile
@@ -27,23 +27,63 @@ from . import tma, wgmma
 from .cluster import Cluster
 
 
+@dataclass(frozen=True)
+class RawPlace:
+    """A raw tile.  argument: of the region, by place, that g1 reads from it.  offset: of the tile,
+    in its slot.  bytes: of it."""
+
+    argument: int
+    offset: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """How an operand gets into the stages, and where it lies.
+
+    is_a: whether it is A of the graph.  is_rows: whether it lies along the instruction's rows.
+    load: how it comes, see `StagedOperand`.  offset: bytes from a stage's start.  bytes: of a
+    stage.  raw: what comes in a ring of its own ahead of the stage.
+    raws: what comes into a stage, of which warps compute the operand.
+    """
+
+    is_a: bool
+    is_rows: bool
+    load: LoadPlan
+    offset: int = 0
+    bytes: int = 0
+    raw: RawPlace | None = None
+    raws: tuple[RawPlace, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.load.path
+
+    def renumbered(self, places: Sequence[int]) -> StagePlan:
+        """A plan with other numbers of arguments; places: of each, the new one."""
+
+        def moved(raw: RawPlace) -> RawPlace:
+            return replace(raw, argument=places[raw.argument])
+
+        raw = moved(self.raw) if self.raw else None
+        return replace(self, raw=raw, raws=tuple(map(moved, self.raws)))
+
+
 @dataclass
 class StagedOperand:
     """See the file's docstring.
 
-    value: the SSA tensor after g1.  plan: path, "tma", "registers" (of the producer) or
-    "fragments": raw tiles lie in the stages, and consumers compute from them; raw: the place of the
-    argument that g1 reads from raw tiles, -1 for none; raw_offset: in a raw slot; k_contiguous;
-    loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
-    instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
-    starts_anywhere: whether tiles begin at rows that are no multiples of theirs.  in_pairs: whether
-    it is said of each tile which operand the two blocks of the cluster share.
+    value: the SSA tensor after g1.  plan: its path is "tma", "registers" (of the producer) or
+    "fragments": raw tiles lie in the stages, and consumers compute from them.
+    tile_rows: of the block's tile.  starts_anywhere: whether tiles begin at rows that are no
+    multiples of theirs.  in_pairs: whether it is said of each tile which operand the two blocks of
+    the cluster share.
     """
 
     kernel: Kernel
     region: Region
     value: Any
-    plan: Mapping[str, Any]
+    plan: StagePlan
     row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
@@ -51,20 +91,18 @@ class StagedOperand:
     in_pairs: bool = False
 
     def __post_init__(self) -> None:
-        operand = self.row.a if self.plan["is_rows"] else self.row.b
-        self.is_rows = bool(self.plan["is_rows"])
-        self.is_a = bool(self.plan["is_a"])
-        self.is_fragments = self.plan["path"] == "fragments"
-        self.is_async = self.plan["path"] != "registers"
-        self.panels = wgmma.Panels(
-            self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
-        )
+        operand = self.row.a if self.plan.is_rows else self.row.b
+        self.is_rows = self.plan.is_rows
+        self.is_a = self.plan.is_a
+        self.is_fragments = self.plan.path == "fragments"
+        self.is_async = self.plan.path != "registers"
+        self.panels = wgmma.Panels(self.tile_rows, operand.bits // 8, self.plan.load.k_contiguous)
         self.peers = self.cluster.columns if self.is_rows else self.cluster.rows
         blocks = self.cluster.rows if self.is_rows else self.cluster.columns
         if self.in_pairs:
             self.peers = blocks = self.cluster.blocks
         self.tile = MatrixTile(
-            self.kernel, self.region, self.value, self.plan,
+            self.kernel, self.region, self.value, self.plan.load,
             Side(operand, self.is_a, self.tile_rows, self.panels.k),
             threads=wgmma.WARPGROUP_THREADS, is_panelled=True, blocks=blocks,
             starts_anywhere=self.starts_anywhere,
@@ -74,10 +112,10 @@ class StagedOperand:
         if self.is_async:
             self.box = self._box()
             self.map = tma.map_argument(self.kernel, self.box)
-        elif self.plan["raw"] >= 0:
+        elif self.plan.raw:
             self.box = self._raw_box()
             self.map = tma.map_argument(self.kernel, self.box)
-            tensor, along_k = self.box.tensor, bool(self.plan["loads_along_k"])
+            tensor, along_k = self.box.tensor, self.plan.load.loads_along_k
             self.raw = RawTile(
                 register_type(tensor.type), tensor.type.bits // 8,
                 self.tile_rows, self.panels.k, along_k,
@@ -106,7 +144,12 @@ class StagedOperand:
     @property
     def raw_argument(self) -> Any:
         """The argument that g1 reads from raw tiles."""
-        return list(self.region.arguments)[self.plan["raw"]]
+        return list(self.region.arguments)[self._raw_place.argument]
+
+    @property
+    def _raw_place(self) -> RawPlace:
+        assert self.plan.raw is not None, "an operand with raw tiles"
+        return self.plan.raw
 
     @property
     def row_bytes(self) -> int:
@@ -122,7 +165,7 @@ class StagedOperand:
         """A whole tile of the argument that g1 reads, as it lies in memory."""
         tensor = self.region.arguments[self.raw_argument]
         axes, extents = (self.tile.depth, self.tile.rows), (self.panels.k, self.tile_rows)
-        if not self.plan["loads_along_k"]:
+        if not self.plan.load.loads_along_k:
             axes, extents = axes[::-1], extents[::-1]
         return tma.Box(tensor, axes, extents, is_swizzled=False)
 
@@ -131,12 +174,12 @@ class StagedOperand:
     ) -> None:
         """Starts the copy of a raw tile; slot: of the raw ring."""
         at = self.tile.coordinates(batch, Index(first), Index(first_k))
-        target = smem.byte_pointer(slot, self.plan["raw_offset"])
+        target = smem.byte_pointer(slot, self._raw_place.offset)
         tma.load(target, self.map, tma.place(self.box, at), barrier)
 
     def slot(self, stage: Any) -> Any:
         """Its tile in a stage."""
-        return smem.byte_pointer(stage, self.plan["offset"])
+        return smem.byte_pointer(stage, self.plan.offset)
 
     def load(
         self,
@@ -192,7 +235,7 @@ class StagedOperand:
         """
         leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         if self.raw is not None:
-            self.raw.base = smem.byte_pointer(raw_slot, self.plan["raw_offset"])
+            self.raw.base = smem.byte_pointer(raw_slot, self._raw_place.offset)
             leaves[self.raw_argument] = self.raw
         walk = Walk(self.kernel, leaves, self.region.symbols)
         self.tile.fill(walk, batch, first, first_k, self.slot(stage), self.raw)

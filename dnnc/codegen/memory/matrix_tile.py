@@ -96,7 +96,7 @@ class MatrixTile(OperandTile):
         """Starts the copies of a tile into shared memory at `slot`."""
         batch, first_row = place
         source = GlobalTensor(self.kernel, self.matrix)
-        elems = self.plan["access_bytes"] // self.bytes
+        elems = self.plan.access_bytes // self.bytes
         for i, (row, k) in enumerate(self._pieces(elems, self.k_contiguous)):
             with ops.if_(self._guard(elems, i)):
                 self._copy(source, batch, first_row + row, first_k + k,
@@ -139,7 +139,7 @@ class MatrixTile(OperandTile):
     def fetch(self, walk: Walk, place: Place, first_k: Any) -> list[Any]:
         """The fragments of a tile that this thread stores, in registers; zeros past K."""
         batch, first_row = place
-        pieces = self._pieces(self.chunk, self.plan["loads_along_k"])
+        pieces = self._pieces(self.chunk, self.plan.loads_along_k)
         return [self._fetched(walk, batch, first_row, first_k, piece) for piece in pieces]
 
     def _fetched(
@@ -150,7 +150,7 @@ class MatrixTile(OperandTile):
         first_k: Any,
         piece: tuple[Any, Any],
     ) -> Any:
-        along_k = self.plan["loads_along_k"]
+        along_k = self.plan.loads_along_k
         row, k = first_row + piece[0], first_k + piece[1]
         row_tile = 0 if self.starts_anywhere else self.side.rows * self.blocks
         divisor = self.size.known_divisor()
@@ -181,7 +181,7 @@ class MatrixTile(OperandTile):
 
         raw: a leaf of the walk that lies in shared memory.
         """
-        along_k = self.plan["loads_along_k"]
+        along_k = self.plan.loads_along_k
         count = self._count(self.chunk)
         together = min(count, max(1, self._held // self.chunk))
         while count % together:
@@ -211,7 +211,7 @@ class MatrixTile(OperandTile):
     @property
     def _held(self) -> int:
         """Elements in registers at a time: with narrow accesses each is one until it is packed."""
-        return _HELD_WIDE if self.plan["is_aligned"] else _HELD_NARROW
+        return _HELD_WIDE if self.plan.is_aligned else _HELD_NARROW
 
     def _edge(
         self, base: Any, end: Callable[[], Any], divisor: int, tile: int, is_vector: bool

@@ -107,7 +107,7 @@ class Patches:
         return inside
 
 
-def apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> list[list[int]]:
+def apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """The groups of loops with some axes in none with others."""
     found: list[list[int]] = []
     for group in groups:
@@ -118,4 +118,4 @@ def apart(groups: Sequence[Sequence[int]], axes: Sequence[int]) -> list[list[int
             else:
                 found.append([axis])
             is_open = axis not in axes
-    return found
+    return tuple(map(tuple, found))

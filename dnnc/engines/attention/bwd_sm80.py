@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ... import dtypes
 from ...codegen import ops
@@ -63,7 +63,7 @@ from .bwd_surface import (
     shape_reasons,
     type_reasons,
 )
-from .bwd_tile_sm80 import PassTiling, RowsTiling
+from .bwd_tile_sm80 import GradientPasses, PassTiling, RowsTiling
 from .bwd_widened import widened
 from .operands import copy_reasons
 
@@ -92,6 +92,7 @@ class _Choice(KnobValues):
 class SdpaBwdSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = GradientPasses
     name: str = "sdpa_bwd_sm80"
     index: int = 24
     families: tuple[str, ...] = ("attention gradient",)
@@ -198,7 +199,7 @@ class SdpaBwdSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> GradientPasses:
         parts = GradientRegion(region.of_matrices())
         q, do = (region.dims_of(parts.call_k.operands[1]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, do[-1].constant
@@ -211,19 +212,16 @@ class SdpaBwdSm80Engine(Engine):
         if choice.is_one:  # a block has all tiles of one head
             of_keys = of_queries = False
         passes = _passes(choice, depth, width, has_scores=parts.has_scores)
-        return {
-            "passes": [
-                replace(p, is_longest_first=of_keys if p.of_keys else of_queries).plain()
-                for p in passes
-            ]
-        }
+        return GradientPasses(tuple(
+            replace(p, is_longest_first=of_keys if p.of_keys else of_queries) for p in passes
+        ))  # fmt: skip
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: GradientPasses, output: Output) -> None:
         region = region.of_matrices()
         parts = widened(region, output)
-        passes = [PassTiling.of(data) for data in tile["passes"]]
+        passes = tile.passes
         buffer = output.workspace("rows", RowNumbers.bytes_of(parts.dims))
         sums = {place: elements_of(parts, place, output) for place in parts.sums}
         if parts.has_scores:

@@ -21,7 +21,7 @@ Source: Shah et al., "FlashAttention-3", 2024.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -108,6 +108,7 @@ class _Choice(KnobValues):
 class SdpaBwdSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = GradientTiling
     name: str = "sdpa_bwd_sm90"
     index: int = 20
     families: tuple[str, ...] = ("attention gradient",)
@@ -223,7 +224,7 @@ class SdpaBwdSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> GradientTiling:
         parts, choice = GradientRegion(region), _Choice.of(knobs)
         q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
         depth, width = q[-1].constant, v[-1].constant
@@ -242,12 +243,12 @@ class SdpaBwdSm90Engine(Engine):
             is_listed=sparsity_of(parts, plain.queries, plain.keys).is_any,
             joins_heads=joins_heads,
             descends=joins_heads or (is_ordered and parts.has_masks), is_fp8=parts.is_fp8,
-        ).plain()  # fmt: skip
+        )  # fmt: skip
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = GradientTiling.of(tile)
+    def emit(self, region: Region, knobs: Knobs, tile: GradientTiling, output: Output) -> None:
+        tiling = tile.of_form()
         parts = (narrow if tiling.form == "narrow" else widened)(region, output)
         group = parts.group
 
@@ -343,16 +344,14 @@ def _tiling(
     joins_heads: bool = False, descends: bool = False, is_listed: bool = False,
     is_fp8: bool = False,
 ) -> GradientTiling:  # fmt: skip
-    queries, of_long = choice.queries, {}
+    queries = at_once = choice.queries
     form = GradientTiling.form_of(depth, width, is_fp8=is_fp8)
     if form == "long":
-        queries, of_long = LONG_QUERIES, {"at_once": queries}
-    return GradientTiling.of({
-        "queries": queries, "depth": depth, "width": width,
-        "is_longest_first": is_longest_first, "cuts": cuts, "parts": choice.parts,
-        "joins_heads": joins_heads, "is_ordered": not choice.in_any_order,
-        "descends": descends, "is_listed": is_listed, "form": form, **of_long,
-    })  # fmt: skip
+        queries = LONG_QUERIES
+    return GradientTiling(
+        queries, depth, width, is_longest_first, cuts, choice.parts, joins_heads,
+        not choice.in_any_order, descends, is_listed, form, at_once,
+    ).of_form()  # fmt: skip
 
 
 def _waves(tiles: int, processors: int, longest: float) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from ...codegen.ampere import mma
 from ...codegen.memory.padded_rows import PaddedRows
@@ -55,13 +53,6 @@ class PassTiling(PlainTiling):
     stages: int
     is_longest_first: bool = False
     has_scores: bool = True
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> PassTiling:
-        return replace(PassTiling(**data), makes=tuple(data["makes"]))
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def threads(self) -> int:
@@ -139,3 +130,10 @@ class PassTiling(PlainTiling):
     @property
     def smem_bytes(self) -> int:
         return self.stages_offset + self.stages * self.stage_bytes
+
+
+@dataclass(frozen=True)
+class GradientPasses:
+    """The tiling of sdpa_bwd_sm80: that of each of its kernels."""
+
+    passes: tuple[PassTiling, ...]

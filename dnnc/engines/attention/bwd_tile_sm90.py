@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.mbarrier import BYTES as BARRIER_BYTES
@@ -34,7 +32,8 @@ class GradientTiling:
     descends: a tile goes from its last block of queries to its first, so that all of a causal mask
     begin together, and the first keys, which come first, are the first to add to dQ: none waits
     long for its turn.  is_listed: whether lists say which blocks of queries a tile needs.  form:
-    see `GradientTiling.of`.
+    see `of_form`.  at_once: of the long form, queries of a block whose scores are in registers
+    together.
     """
 
     queries: int
@@ -48,11 +47,12 @@ class GradientTiling:
     descends: bool = False
     is_listed: bool = False
     form: str = ""
+    at_once: int = LONG_QUERIES
 
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> GradientTiling:
+    def of_form(self) -> GradientTiling:
+        """This tiling, as the record of its form."""
         forms = {"": GradientTiling, "narrow": NarrowTiling, "wide": WideTiling, "long": LongTiling}
-        return forms[data["form"]](**data)
+        return forms[self.form](**{name: getattr(self, name) for name in self.__match_args__})
 
     @staticmethod
     def form_of(depth: int, width: int, *, is_fp8: bool) -> str:
@@ -61,9 +61,6 @@ class GradientTiling:
             return "narrow" if is_fp8 else ""
         is_wide = depth <= _MOST_WIDE and width <= MOST_SHARED and not is_fp8
         return "wide" if is_wide else "long"
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def is_long(self) -> bool:
@@ -309,11 +306,7 @@ class LongTiling(GradientTiling):
         registers of a thread of 240, D = Dv = 256      shared memory, 227 KiB
           scores 32, dP 32, dV 128, words of P 16         K 32, V 32, Q 2 * 32, dO 2 * 32
           dK 128, dQ 64 (half of its columns)             dS 2 * 8, what queries have 2 * 0.5
-
-    at_once: queries of a block whose scores are in registers together.
     """
-
-    at_once: int = LONG_QUERIES
 
     @property
     def is_long(self) -> bool:

@@ -15,9 +15,9 @@ mask.  Source: Shah et al., "FlashAttention-3", 2024, for ping-pong of products 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
@@ -83,6 +83,7 @@ _PINNED = 1  # eighths of the exponentials
 class SdpaFwdSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = SdpaTiling
     name: str = "sdpa_fwd_sm90"
     index: int = 15
     families: tuple[str, ...] = ("attention",)
@@ -217,7 +218,7 @@ class SdpaFwdSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> SdpaTiling:
         parts = AttentionRegion(region.of_matrices())
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
@@ -250,12 +251,12 @@ class SdpaFwdSm90Engine(Engine):
             is_numbered=bool(numbered),
             gathers=parts.gathers,
             entries=entries,
-        ).plain()  # fmt: skip
+        )  # fmt: skip
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = SdpaTiling.of(tile), AttentionRegion(region.of_matrices())
+    def emit(self, region: Region, knobs: Knobs, tile: SdpaTiling, output: Output) -> None:
+        tiling, parts = tile, AttentionRegion(region.of_matrices())
         has_tables = not tiling.tiles.entries and tiling.few.heads == 1
         tables = number_tables(output, parts, tiling) if has_tables else ()
         names = PartStore.workspace(output, parts.dims, tiling)

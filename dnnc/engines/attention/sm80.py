@@ -17,9 +17,9 @@ Sources: Dao, "FlashAttention-2", 2023; Dao et al., "Flash-Decoding for long-con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
@@ -83,6 +83,7 @@ class _Choice(KnobValues):
 class SdpaSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Sm80Tiling
     name: str = "sdpa_sm80"
     index: int = 16
     families: tuple[str, ...] = ("attention",)
@@ -208,7 +209,7 @@ class SdpaSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> Sm80Tiling:
         parts = AttentionRegion(region.of_matrices())
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
@@ -223,12 +224,12 @@ class SdpaSm80Engine(Engine):
             choice, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
             packed=heads,
             is_longest_first=is_triangular(parts.masks.condition),
-        ).plain()  # fmt: skip
+        )  # fmt: skip
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = Sm80Tiling.of(tile), AttentionRegion(region.of_matrices())
+    def emit(self, region: Region, knobs: Knobs, tile: Sm80Tiling, output: Output) -> None:
+        tiling, parts = tile, AttentionRegion(region.of_matrices())
         names = PartStore.workspace(output, parts.dims, tiling)
         kernel = output.kernel("", tiling.threads)
         with kernel.body():

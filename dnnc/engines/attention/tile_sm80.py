@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ...codegen.ampere import mma
 from ...codegen.memory.padded_rows import PaddedRows
@@ -38,13 +36,6 @@ class Sm80Tiling:
     is_longest_first: bool = False
     element_bytes: int = 2
     pieces: int = 1
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> Sm80Tiling:
-        return Sm80Tiling(**data)
-
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def threads(self) -> int:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...codegen.hopper import wgmma
 from ...codegen.hopper.pipeline import Pipeline
 from ...codegen.hopper.tile_ring import TileRing
 from ...codegen.hopper.transposed_bytes import TransposedBytes
 from ...codegen.tiles.tile_table import TileTable
-from ..plain_data import plain, record_of
 
 _PIN_BYTES = 4  # of the place whose address no store meets
 OVERLAPPING = 3  # stages of queries: of a tile, of the one whose result leaves, and of the next
@@ -128,13 +125,6 @@ class SdpaTiling:
     @property
     def lift(self) -> int:
         return self.softmax.lift
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> SdpaTiling:
-        return record_of(SdpaTiling, data)
-
-    def plain(self) -> dict[str, Any]:
-        return plain(self)
 
     @property
     def consumers(self) -> int:

@@ -13,9 +13,9 @@ in an order that changes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -63,6 +63,7 @@ _SPREAD_TILES = ((1, 2), (1, 4), (1, 8), (2, 1), (2, 2), (2, 4), (2, 8), (4, 4),
 class ConvDepthwiseEngine(Engine):
     """See the file's docstring."""
 
+    tiling = DepthwiseTiling
     name: str = "conv_depthwise"
     index: int = 12
     families: tuple[str, ...] = ("convolution",)
@@ -184,17 +185,16 @@ class ConvDepthwiseEngine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return _facts_of(fusion).tiling(DepthwiseChoice.of(knobs)).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> DepthwiseTiling:
+        return _facts_of(fusion).tiling(DepthwiseChoice.of(knobs))
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = DepthwiseTiling.of(tile)
-        kernel = output.kernel("", tiling.threads)
-        kernel.min_blocks = tiling.min_blocks
+    def emit(self, region: Region, knobs: Knobs, tile: DepthwiseTiling, output: Output) -> None:
+        kernel = output.kernel("", tile.threads)
+        kernel.min_blocks = tile.min_blocks
         with kernel.body():
-            made = DepthwiseKernel(kernel, region, tiling)
+            made = DepthwiseKernel(kernel, region, tile)
             made.emit()
         output.launch(kernel, (made.blocks, 1, 1))
 

@@ -1,11 +1,11 @@
-"""Decisions of engine conv_depthwise on a convolution before it emits, as plain data."""
+"""Decisions of engine conv_depthwise on a convolution before it emits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...codegen.ampere.staged_filter import StagedFilter
 from ...codegen.hopper.im2col import Window
@@ -84,15 +84,6 @@ class DepthwiseTiling:
     unrolled: str
     is_held: bool
     min_blocks: int
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> DepthwiseTiling:
-        """From the plain data of `plain`."""
-        fields = dict(data)
-        return DepthwiseTiling(is_held=bool(fields.pop("is_held")), **fields)
-
-    def plain(self) -> dict[str, Any]:
-        return dict(vars(self))
 
     def tiles(self, axes: int) -> tuple[int, ...]:
         """Output pixels of a tile along each spatial axis."""

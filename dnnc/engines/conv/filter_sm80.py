@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.ampere.operand_tile import LoadPlan, access_bytes, is_unit
 from ...codegen.memory.matrix_tile import MatrixTile, Place
 from ...codegen.walk import index as idx
 from ...codegen.walk.index import Coordinate, Group, Index, Part
@@ -32,7 +32,7 @@ from .tiles_sm80 import CHANNEL, Depth, Phase, plan_of
 _TRANSPOSED_BITS = (8, 16)  # of elements that `ldmatrix` transposes
 
 
-def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any]:
+def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> LoadPlan:
     """How W comes: see `OperandTile`."""
     w = shape.w
     is_stored = w in fusion.inputs and not w.is_by_value
@@ -45,7 +45,7 @@ def filter_plan(fusion: Fusion, shape: ConvShape, depth: Depth) -> dict[str, Any
     is_transposed = w.type.bits in _TRANSPOSED_BITS
     access = transposed_bytes(w, shape) if is_stored else 0
     plan = plan_of(access, "elements")
-    return {**plan, "k_contiguous": not is_transposed, "loads_along_k": False}
+    return replace(plan, k_contiguous=not is_transposed, loads_along_k=False)
 
 
 def matrix_bytes(w: Tensor, shape: ConvShape, depth: Depth) -> int:
@@ -139,7 +139,7 @@ class FilterTile(MatrixTile):
         pairs = zip(self.depth_of_conv.axes, self.depth_of_conv.extents, strict=True)
         axes = [(in_ if axis == CHANNEL else axis, extent) for axis, extent in pairs if extent != 1]
         extents = tuple(Expr.of(extent) for _, extent in axes)
-        width = self.chunk if self.plan["loads_along_k"] else 1
+        width = self.chunk if self.plan.loads_along_k else 1
         taken = Group(self.kernel, extents, k.index(), width)
         parts: dict[int, Coordinate] = {
             axis: Part(taken, place) for place, (axis, _) in enumerate(axes)

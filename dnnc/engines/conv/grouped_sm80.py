@@ -12,9 +12,9 @@ for all rows of outputs that meet it; what neighbours read again is in the first
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import dtypes
 from ...codegen.output import Output
@@ -50,6 +50,7 @@ _ROUNDS = (1, 2, 4, 8)
 class ConvGroupedSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = GroupedTiling
     name: str = "conv_grouped_sm80"
     index: int = 18
     families: tuple[str, ...] = ("convolution",)
@@ -142,16 +143,15 @@ class ConvGroupedSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return _facts_of(fusion).tiling(GroupedChoice.of(knobs)).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> GroupedTiling:
+        return _facts_of(fusion).tiling(GroupedChoice.of(knobs))
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = GroupedTiling.of(tile)
-        kernel = output.kernel("", tiling.threads)
+    def emit(self, region: Region, knobs: Knobs, tile: GroupedTiling, output: Output) -> None:
+        kernel = output.kernel("", tile.threads)
         with kernel.body():
-            made = GroupedKernel(kernel, region, tiling)
+            made = GroupedKernel(kernel, region, tile)
             made.emit()
         output.launch(kernel, (made.blocks, 1, 1))
 

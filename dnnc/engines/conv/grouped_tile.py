@@ -1,12 +1,12 @@
-"""Decisions of engine conv_grouped_sm80 on a convolution before it emits, as plain data."""
+"""Decisions of engine conv_grouped_sm80 on a convolution before it emits."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...codegen.ampere import mma
 from ...codegen.tiles.strips import met
@@ -96,14 +96,6 @@ class GroupedTiling:
     rows: int
     rounds: int
     ahead: int
-
-    @staticmethod
-    def of(data: Mapping[str, Any]) -> GroupedTiling:
-        """From the plain data of `plain`."""
-        return GroupedTiling(**data)
-
-    def plain(self) -> dict[str, Any]:
-        return dict(vars(self))
 
     @property
     def threads(self) -> int:

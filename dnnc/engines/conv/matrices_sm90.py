@@ -20,6 +20,7 @@ from ...codegen import ops
 from ...codegen.hopper import im2col, tma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.kernel import Kernel
 from ...codegen.region import Region
 from ...codegen.tiles.schedule import TilePlace
@@ -91,13 +92,13 @@ def _steps_of(shape: ConvShape, tiling: Tiling) -> Callable[[Batch], Any] | None
 
 
 def _operand(
-    kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: Any, side: int
+    kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: StagePlan, side: int
 ) -> Any:
     """The operand of a stage; side: rows of its tile."""
     cluster, row = Cluster(*tiling.grid.cluster, tiling.grid.splits), tiling.row
-    if plan["is_rows"] == tiling.block.swaps:
+    if plan.is_rows == tiling.block.swaps:
         return FilterOperand(kernel, shape, plan, row, side, cluster)
-    if plan["path"] == REWRITTEN:
+    if plan.path == REWRITTEN:
         return ComputedPixels(kernel, region, shape, plan, row, side, cluster)
     return PixelOperand(kernel, shape, plan, row, side, cluster)
 
@@ -123,9 +124,9 @@ def _halo_matrices(
     tile = tiling.pixels.halo
     assert tile is not None, "pixels with a halo"
     halo = Halo.of(shape, tile.rows, tile.parts, row.element_bytes, tile.columns)
-    is_raw = plans[1]["path"] == REWRITTEN
+    is_raw = plans[1].path == REWRITTEN
     if is_raw:
-        shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
+        shape = replace(shape, x=list(region.arguments.values())[plans[1].raws[0].argument])
     operands = [
         FilterOperand(kernel, shape, plans[0], row, tiling.block.rows, Cluster()),
         halo_operand(kernel, shape, halo, row, is_raw=is_raw),
@@ -133,7 +134,7 @@ def _halo_matrices(
     space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
     rewriter = None
     if is_raw:
-        plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
+        plan = replace(plans[1], offset=0, raws=(replace(plans[1].raws[0], offset=0),))
         rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
         rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
     return Matrices(

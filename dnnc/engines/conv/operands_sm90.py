@@ -9,7 +9,7 @@ RingOperand    X where its pixels come once for all taps, to a ring of their own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.walk.index import Index
@@ -46,12 +47,12 @@ def filter_row_bytes(shape: ConvShape, row: wgmma.Instruction) -> int:
 class TapOperand:
     """A tile [rows, a panel of channels] of one tap.
 
-    plan: as of `StagedOperand`.  tile_rows: of the block's tile.
+    tile_rows: of the block's tile.
     """
 
     kernel: Kernel
     shape: ConvShape
-    plan: Mapping[str, Any]
+    plan: StagePlan
     row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
@@ -63,7 +64,7 @@ class TapOperand:
     copy: ClassVar[Callable[..., None]]  # of `_there`, to shared memory
 
     def __post_init__(self) -> None:
-        self.is_rows = bool(self.plan["is_rows"])
+        self.is_rows = self.plan.is_rows
         self.panels = self._panels()
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.box, self.map = self._box_and_map()
@@ -106,7 +107,7 @@ class TapOperand:
         for offset in range(0, self.share_rows, self.box_rows):
             moved = begins + offset
             there = self._there(batch, first, moved, tap, channel)
-            place = smem.byte_pointer(stage, self.plan["offset"])
+            place = smem.byte_pointer(stage, self.plan.offset)
             place = smem.byte_pointer(place, moved * self.row_bytes)
             type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
 

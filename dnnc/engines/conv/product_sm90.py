@@ -12,9 +12,9 @@ two images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -22,6 +22,7 @@ from ...dialect.fusion import Fusion
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.matmul_sm90 import MATMUL_SM90
+from ..product.tile_sm90 import Tiling
 from .product import product_fusion, product_refusals
 from .surface import anchor_reasons
 
@@ -46,6 +47,7 @@ _DOCS = {
 class ConvProductSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Tiling
     name: str = "conv_product_sm90"
     index: int = 17
     families: tuple[str, ...] = ("convolution",)
@@ -96,12 +98,12 @@ class ConvProductSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
         return MATMUL_SM90.tile_of(product_fusion(fusion), knobs, target)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: Tiling, output: Output) -> None:
         MATMUL_SM90.emit(region, knobs, tile, output)
 
 

@@ -15,7 +15,7 @@ HaloRewriter    pixels that come once for all taps: each is computed once, and p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.rewriting import THREADS, WARPS, RawRows, Rewriting
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
@@ -67,14 +68,13 @@ class RawPixels(PixelOperand):
 class ComputedPixels:
     """X: raw tiles, the first of which products may read once it is rewritten.
 
-    plan: as of `StagedOperand`; raws, raw_offsets: places of the arguments that g1 reads at X's
-    elements, and of their tiles in a stage.
+    plan: its raw tiles are of the arguments that g1 reads at X's elements.
     """
 
     kernel: Kernel
     region: Region
     shape: ConvShape
-    plan: Mapping[str, Any]
+    plan: StagePlan
     row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
@@ -86,16 +86,16 @@ class ComputedPixels:
     maps = ()
 
     def __post_init__(self) -> None:
-        self.is_rows = bool(self.plan["is_rows"])
+        self.is_rows = self.plan.is_rows
         bytes_ = self.shape.panel_bytes(self.row.element_bytes)
         self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes, row_bytes=bytes_)
         tensors = list(self.region.arguments.values())
         self.raws = [
             RawPixels(
-                self.kernel, replace(self.shape, x=tensors[place]),
-                {**self.plan, "offset": offset}, self.row, self.tile_rows, self.cluster,
+                self.kernel, replace(self.shape, x=tensors[raw.argument]),
+                replace(self.plan, offset=raw.offset), self.row, self.tile_rows, self.cluster,
             )
-            for place, offset in zip(self.plan["raws"], self.plan["raw_offsets"], strict=True)
+            for raw in self.plan.raws
         ]  # fmt: skip
 
     @property
@@ -112,20 +112,16 @@ class ComputedPixels:
 
 
 def rewriting_of(
-    kernel: Kernel, region: Region, value: Any, plan: Mapping[str, Any], row: wgmma.Instruction,
+    kernel: Kernel, region: Region, value: Any, plan: StagePlan, row: wgmma.Instruction,
     shape: ConvShape,
 ) -> Rewriting:  # fmt: skip
     """How X is computed; plan: see `ComputedPixels`."""
-    operand = row.a if plan["is_rows"] else row.b
+    operand = row.a if plan.is_rows else row.b
     row_bytes = shape.panel_bytes(row.element_bytes)
     panel = shape.panel(row.element_bytes)
     arguments = list(region.arguments.items())
-    raws = [
-        RawRows(argument, tensor, offset, panel)
-        for place, offset in zip(plan["raws"], plan["raw_offsets"], strict=True)
-        for argument, tensor in [arguments[place]]
-    ]
-    extent, offset = shape.c_group, plan["offset"]
+    raws = [RawRows(*arguments[raw.argument], raw.offset, panel) for raw in plan.raws]
+    extent, offset = shape.c_group, plan.offset
     return Rewriting(kernel, region, value, operand, raws, extent, offset, row_bytes)
 
 

@@ -10,7 +10,7 @@ output, columns output channels, k counts through the taps and channels of a gro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -56,6 +56,7 @@ from ..product.pattern import (
     reducing_epilogue_reasons,
 )
 from ..product.surface_sm80 import OPERAND_TYPES, Work
+from ..product.tile_sm80 import ConvTiling
 from ..surface import fp8_reasons, too_large_reasons
 from ..views.operand_types import CASTABLE, casts, loses_bits_as_tf32, takes_other_type
 from .beside_sm80 import BesidePixels, shape_of_choice
@@ -114,6 +115,7 @@ _DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and
 class ConvSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = ConvTiling
     name: str = "conv_sm80"
     index: int = 13
     families: tuple[str, ...] = ("convolution",)
@@ -212,7 +214,7 @@ class ConvSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> ConvTiling:
         fusion, choice = rewritten_fusion(fusion, _CASTS), Sm80Choice.of(knobs)
         op, shape = conv_of(fusion), _shape(fusion, choice)
         axes, pixels = depth_axes(fusion, shape), pixel_plan(fusion, shape)
@@ -220,9 +222,9 @@ class ConvSm80Engine(Engine):
         types, paths = [t.type for t in whole], output_paths(fusion, whole)
         if _is_narrow(choice):
             width = fragment_width(types, Expr.of(shape.k))
-            kept = {**pixels, "is_kept": True}
+            kept = replace(pixels, is_kept=True)
             plan = tile_plan(choice, kept, phases_filter_plan(), "n", width, paths)
-            return {**plan, "depth": list(axes), "beside": 1}
+            return ConvTiling(**vars(plan), depth=axes)
         filter_ = filter_plan(fusion, shape, Depth.of(shape_of(op), axes))
         along = "m" if whole and _is_along_pixels(whole[0]) else "n"
         if booleans := booleans_of(fusion):
@@ -232,11 +234,11 @@ class ConvSm80Engine(Engine):
         is_apart = along == "m" and shape.spread is not None  # neighbours are of other phases
         width = 1 if is_apart else fragment_width(types, extent)
         plan = tile_plan(choice, pixels, filter_, along, width, paths)
-        return {**plan, "depth": list(axes), "beside": shape.beside}
+        return ConvTiling(**vars(plan), depth=axes, beside=shape.beside)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: ConvTiling, output: Output) -> None:
         emit_product(region, tile, output, _matrices)
 
 
@@ -270,27 +272,27 @@ def _bit_sides(booleans: Sequence[Tensor], shape: ConvShape, made: Sequence[Expr
     return [side for side, fits in sides.items() if fits]
 
 
-def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+def _matrices(kernel: Kernel, region: Region, tile: ConvTiling) -> Matrices:
     """The matrices of the convolution of a region."""
     call, (type_, _) = anchor_call(region), operand_types(region)
     apart = conv_of_call(region, call)
-    beside = tile["beside"]
-    shape, depth = replace(apart, beside=beside), Depth.of(apart, tile["depth"])
-    tile_m, tile_n, tile_k = tile["tile"]
+    beside = tile.beside
+    shape, depth = replace(apart, beside=beside), Depth.of(apart, tile.depth)
+    tile_m, tile_n, tile_k = tile.sides
     x, w = call.operands
     if tile_n == NARROW_COLUMNS:
         return _phases_together(kernel, region, tile, apart)
     columns = Side(type_, False, tile_n, tile_k)
     if beside == 1:
         pixels = PixelTile(
-            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k), conv=shape, depth=depth
+            kernel, region, x, tile.a, Side(type_, True, tile_m, tile_k), conv=shape, depth=depth
         )
     else:
         pixels = BesidePixels(
-            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k * beside),
+            kernel, region, x, tile.a, Side(type_, True, tile_m, tile_k * beside),
             conv=shape, depth=depth, group_k=tile_k, channels=apart.c_group,
         )  # fmt: skip
-    filter_ = FilterTile(kernel, region, w, tile["b"], columns, conv=shape, depth_of_conv=depth)
+    filter_ = FilterTile(kernel, region, w, tile.b, columns, conv=shape, depth_of_conv=depth)
     return Matrices(
         call,
         pixels,
@@ -305,20 +307,20 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
 
 
 def _phases_together(
-    kernel: Kernel, region: Region, tile: Mapping[str, Any], shape: ConvShape
+    kernel: Kernel, region: Region, tile: ConvTiling, shape: ConvShape
 ) -> Matrices:
     """The matrices of all phases of a gradient with a stride, see `conv.together_sm80`."""
     call, (type_, _) = anchor_call(region), operand_types(region)
-    dense, (tile_m, tile_n, tile_k) = dense_shape(shape), tile["tile"]
-    depth = Depth.of(dense, tile["depth"])
+    dense, (tile_m, tile_n, tile_k) = dense_shape(shape), tile.sides
+    depth = Depth.of(dense, tile.depth)
     x, w = call.operands
     (steps,) = whole_steps(shape, tile_k)
     return Matrices(
         call,
         PixelTile(
-            kernel, region, x, tile["a"], Side(type_, True, tile_m, tile_k), conv=dense, depth=depth
+            kernel, region, x, tile.a, Side(type_, True, tile_m, tile_k), conv=dense, depth=depth
         ),
-        PhasesFilter(kernel, region, w, tile["b"], Side(type_, False, tile_n, tile_k), conv=shape),
+        PhasesFilter(kernel, region, w, tile.b, Side(type_, False, tile_n, tile_k), conv=shape),
         (shape.pixels, Expr.of(NARROW_COLUMNS), Expr.of(depth.size)),
         dense.batch,
         PhasesSpace(kernel, region.dims_of(call.results[0]), shape),

@@ -13,9 +13,9 @@ once for all taps (`halo_sm90`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...codegen.hopper import wgmma
 from ...codegen.output import Output
@@ -45,7 +45,6 @@ from ..product.knobs_sm90 import (
 from ..product.launch_sm90 import emit_product
 from ..product.model_sm90 import HopperBlock, PixelLoads, hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
-from ..product.region_sm90 import instruction_of
 from ..product.tile_sm90 import Tiling
 from ..surface import RATE_OF, pattern_reason, too_large_reasons
 from ..views.operand_types import CASTABLE, casts, loses_bits_as_tf32, takes_other_type
@@ -107,6 +106,7 @@ def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
 class ConvSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Tiling
     name: str = "conv_sm90"
     index: int = 11
     families: tuple[str, ...] = ("convolution",)
@@ -298,7 +298,7 @@ class ConvSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
         choice = ConvChoice.of(knobs)
         copies = _relaid(fusion, _copied(choice))
         if choice.has_halo:
@@ -306,16 +306,13 @@ class ConvSm90Engine(Engine):
             tiling = halo_tiling_of(copies.fusion, halo, choice)
         else:
             tiling = conv_tiling_of(copies.fusion, choice, target)
-        return tiling.renumbered(copies.places).plain()
+        return tiling.renumbered(copies.places)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        choice = ConvChoice.of(knobs)
-        copies = relaid_region(region, _copied(choice))
-        region = copies.region
-        tiling = Tiling.of(tile, instruction_of(region, swaps=choice.loop.swaps))
-        copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
+    def emit(self, region: Region, knobs: Knobs, tile: Tiling, output: Output) -> None:
+        copies = relaid_region(region, _copied(ConvChoice.of(knobs)))
+        copies.emit(output, lambda: emit_product(copies.region, tile, output, conv_matrices))
 
 
 def _past_rows(facts: ProductFacts, outputs: int, columns: int) -> int:

@@ -12,13 +12,14 @@ into shared memory and takes, of its tiles, pixels after pixels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.region import Region
@@ -65,7 +66,7 @@ class StemFilter:
     value: Any
     shape: ConvShape
     stem: Stem
-    plan: Mapping[str, Any]
+    plan: StagePlan
     row: wgmma.Instruction
     columns: int
 

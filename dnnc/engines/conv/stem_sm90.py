@@ -10,12 +10,14 @@ ask for, and as one padded panel a tap they, or eight or 16, would waste most pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ... import dtypes
+from ...codegen.ampere.operand_tile import LoadPlan
 from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -28,12 +30,12 @@ from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
-from ..product.facts_sm90 import epilogue_loads, instruction_of_types
+from ..product.facts_sm90 import epilogue_loads
 from ..product.launch_sm90 import emit_product
 from ..product.matrices_sm90 import Matrices
 from ..product.model_sm90 import HopperBlock, OperandLoads, PixelLoads, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
-from ..product.region_sm90 import instruction_of, product_calls
+from ..product.region_sm90 import product_calls
 from ..product.tile_parts_sm90 import (
     BlockTile,
     EpilogueTiles,
@@ -86,6 +88,7 @@ class _Choice(KnobValues):
 class ConvStemSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Tiling
     name: str = "conv_stem_sm90"
     index: int = 14
     families: tuple[str, ...] = ("convolution",)
@@ -202,17 +205,15 @@ class ConvStemSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
         copies = _relaid(fusion)
-        return tiling_of(copies.fusion, _Choice.of(knobs)).renumbered(copies.places).plain()
+        return tiling_of(copies.fusion, _Choice.of(knobs)).renumbered(copies.places)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: Tiling, output: Output) -> None:
         copies = relaid_region(region, _COPIED)
-        region = copies.region
-        tiling = Tiling.of(tile, instruction_of(region, swaps=False))
-        copies.emit(output, lambda: emit_product(region, tiling, output, _matrices))
+        copies.emit(output, lambda: emit_product(copies.region, tile, output, _matrices))
 
 
 @remembered
@@ -281,10 +282,10 @@ def tiling_of(fusion: Fusion, choice: _Choice) -> Tiling:
     shape = shape_of(op)
     stem = Stem.of(shape, rows // wgmma.M)
     loads = [t for t in epilogue_loads(fusion) if _moves(t)]
-    place = {"path": "runs", "raw": -1, "raw_offset": 0, "raw_bytes": 0, "offset": 0}
+    load = LoadPlan("runs")
     filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
     return Tiling(
-        row=instruction_of_types(op.moved.type, op.w.type),
+        types=(op.moved.type, op.w.type),
         block=BlockTile(rows, columns, False, consumers_of(rows, columns)),
         grid=TileGrid(),
         epilogue=EpilogueTiles(
@@ -296,8 +297,8 @@ def tiling_of(fusion: Fusion, choice: _Choice) -> Tiling:
         ),
         stages=1,
         operands=(
-            {**place, "is_a": True, "is_rows": True, "bytes": 0},
-            {**place, "is_a": False, "is_rows": False, "bytes": filter_bytes},
+            StagePlan(True, True, load),
+            StagePlan(False, False, load, bytes=filter_bytes),
         ),
         pixels=PixelTiles(ring=PixelRing(choice.stages, stem.slot_bytes)),
     )

@@ -20,7 +20,7 @@ from math import gcd, prod
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.ampere.operand_tile import OperandTile, access_bytes, is_unit
+from ...codegen.ampere.operand_tile import LoadPlan, OperandTile, access_bytes, is_unit
 from ...codegen.hopper.im2col import Window
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
@@ -97,7 +97,7 @@ def depth_axes(fusion: Fusion, shape: ConvShape) -> tuple[int, ...]:
     return tuple(sorted(strides, key=lambda axis: -(strides[axis] or 0)))
 
 
-def pixel_plan(fusion: Fusion, shape: ConvShape) -> dict[str, Any]:
+def pixel_plan(fusion: Fusion, shape: ConvShape) -> LoadPlan:
     """How X comes: see `OperandTile`.  Path "registers": fragments are channels of one tap;
     "elements": they come one by one, and go straight into shared memory."""
     x = shape.x
@@ -108,15 +108,10 @@ def pixel_plan(fusion: Fusion, shape: ConvShape) -> dict[str, Any]:
     return plan_of(access, "registers" if is_vector else "elements")
 
 
-def plan_of(access: int, otherwise: str) -> dict[str, Any]:
+def plan_of(access: int, otherwise: str) -> LoadPlan:
     """The plan of an operand for copies of `access` bytes, or for another path without such."""
-    return {
-        "k_contiguous": True,
-        "path": "async" if access >= 4 else otherwise,
-        "access_bytes": access,
-        "loads_along_k": True,
-        "is_aligned": False,
-    }
+    path = "async" if access >= 4 else otherwise
+    return LoadPlan(path, k_contiguous=True, loads_along_k=True, access_bytes=access)
 
 
 def gather_bytes(x: Tensor, shape: ConvShape) -> int:
@@ -212,8 +207,8 @@ class PixelTile(OperandTile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.is_async = self.plan["path"] != "registers"
-        self.is_copied = self.plan["path"] == "async"
+        self.is_async = self.plan.path != "registers"
+        self.is_copied = self.plan.path == "async"
         self.dims = self.region.dims_of(self.value)
         count = self.side.rows * self.side.k // self._elems
         assert count % self.threads == 0, "every thread has as many fragments"
@@ -221,7 +216,7 @@ class PixelTile(OperandTile):
     @property
     def _elems(self) -> int:
         """The elements of a fragment."""
-        return self.plan["access_bytes"] // self.bytes if self.is_copied else self.chunk
+        return self.plan.access_bytes // self.bytes if self.is_copied else self.chunk
 
     @property
     def _is_plain(self) -> bool:
@@ -346,7 +341,7 @@ class PixelTile(OperandTile):
             self.put(self.fetch(walk, place, first_k), slot)
 
     def _copy(self, place: PixelPlace, first_k: Any, slot: Any) -> None:
-        elems, bytes_ = self._elems, self.plan["access_bytes"]
+        elems, bytes_ = self._elems, self.plan.access_bytes
         pieces = self._pieces(elems, True)
         tap = self._shared_tap(first_k, pieces[0][1])
         moved = self._offset(0, tap.channel, tap.moves)
@@ -356,7 +351,7 @@ class PixelTile(OperandTile):
             count = None if reads is None else ops.select(reads, bytes_, 0)
             target = smem.byte_pointer(slot, self._place(row, k))
             source = self._address(pixel.offset + moved)
-            smem.copy_async(target, source, bytes_, count, is_kept="is_kept" in self.plan)
+            smem.copy_async(target, source, bytes_, count, is_kept=self.plan.is_kept)
 
     def _address(self, offset: Any) -> Any:
         pointer = self.kernel.pointer(self._tensor, is_exclusive=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
+from ...codegen.ampere.operand_tile import LoadPlan
+from ...codegen.hopper.staged_operand import RawPlace, StagePlan
 from ...codegen.hopper.staged_store import TRANSPOSED_BYTES
 from ...dialect.fusion import Fusion
 from ...dialect.tensor import Tensor
 from ...target import Target
-from ..product.facts_sm90 import instruction_of_types
 from ..product.model_sm90 import SECTOR_BYTES
 from ..product.shared_layout_sm90 import rewriting_bytes, tile_bytes
 from ..product.tile_parts_sm90 import (
@@ -98,7 +98,7 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, choice: ConvChoice) -> Tiling:
     loads = [t for t in staged_y_loads(fusion) if image_moves(t, shape.groups)]
     panels = shape.panels(row.element_bytes)
     return Tiling(
-        row=instruction_of_types(row.b, row.a),
+        types=(row.b, row.a),
         block=BlockTile(channels, halo.parts * halo.positions, True, CONSUMERS),
         grid=TileGrid(group_rows=max(1, choice.loop.swizzle // channels)),
         epilogue=EpilogueTiles(
@@ -127,13 +127,15 @@ def halo_tiling_of(fusion: Fusion, halo: Halo, choice: ConvChoice) -> Tiling:
     )
 
 
-def _halo_operands(fusion: Fusion, halo: Halo, channels: int) -> tuple[dict[str, Any], ...]:
+def _halo_operands(fusion: Fusion, halo: Halo, channels: int) -> tuple[StagePlan, ...]:
     """W's tile of a stage, and X, whose pixels have a ring of their own, in which warps of the
-    producer may compute it; see `StagedOperand.plan`."""
-    w = {"path": "tma", "is_a": False, "is_rows": True, "offset": 0, "raw": -1, "raw_offset": 0,
-         "bytes": tile_bytes(channels, halo.row_bytes), "raw_bytes": 0}  # fmt: skip
-    x = {**w, "is_a": True, "is_rows": False, "offset": w["bytes"], "bytes": 0}
+    producer may compute it."""
+    bytes_ = tile_bytes(channels, halo.row_bytes)
+    path, raws = "tma", tuple[RawPlace, ...]()
     if computes(fusion):
         (raw,) = raws_of(fusion)
-        x |= {"path": REWRITTEN, "raws": [fusion.inputs.index(raw)], "raw_offsets": [x["offset"]]}
-    return w, x
+        path, raws = REWRITTEN, (RawPlace(fusion.inputs.index(raw), bytes_),)
+    return (
+        StagePlan(False, True, LoadPlan("tma"), bytes=bytes_),
+        StagePlan(True, False, LoadPlan(path), bytes_, raws=raws),
+    )

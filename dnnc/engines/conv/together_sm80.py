@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.ampere.operand_tile import OperandTile
+from ...codegen.ampere.operand_tile import LoadPlan, OperandTile
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.tensors import offset_bits, register_type
@@ -211,15 +211,9 @@ class PhasesSpace:
         return coordinates_of(len(self.dims), parts, {1: replace(column, base=own)})
 
 
-def filter_plan() -> Mapping[str, Any]:
+def filter_plan() -> LoadPlan:
     """How W comes: see `OperandTile`."""
-    return {
-        "k_contiguous": False,
-        "path": "async",
-        "access_bytes": _COPY_BYTES,
-        "loads_along_k": False,
-        "is_aligned": False,
-    }
+    return LoadPlan("async", access_bytes=_COPY_BYTES)
 
 
 def whole_steps(shape: ConvShape, depth: int) -> Sequence[int]:

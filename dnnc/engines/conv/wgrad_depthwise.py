@@ -12,7 +12,7 @@ A second kernel adds up the parts and has what follows (`wgrad_sums`).  Sums are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -88,9 +88,24 @@ class _Choice(KnobValues):
 
 
 @dataclass(frozen=True)
+class RowStripTiling:
+    """The tiling that `dnn.tile` says.
+
+    vector_elems: channels of a thread.  fragments: of a block, side by side.  strip: pixels of a
+    row that a thread has at once.  parts: of the rows of dY, that blocks share.
+    """
+
+    vector_elems: int
+    fragments: int
+    strip: int
+    parts: int
+
+
+@dataclass(frozen=True)
 class ConvWgradDepthwiseEngine(Engine):
     """See the file's docstring."""
 
+    tiling = RowStripTiling
     name: str = "conv_wgrad_depthwise"
     index: int = 23
     families: tuple[str, ...] = ("convolution gradient",)
@@ -169,26 +184,26 @@ class ConvWgradDepthwiseEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> RowStripTiling:
         shape = shape_of_call(region, anchor_call(region))
         choice = _Choice.of(knobs)
         width = choice.width(shape)
-        return {
-            "vector_elems": width,
-            "fragments": _fragments(shape.dw[0] // width),
-            "strip": _strip(shape),
-            "parts": choice.parts,
-        }
+        return RowStripTiling(
+            vector_elems=width,
+            fragments=_fragments(shape.dw[0] // width),
+            strip=_strip(shape),
+            parts=choice.parts,
+        )
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: RowStripTiling, output: Output) -> None:
         copies = relaid_region(region, has_rows=False)
         copies.emit(output, lambda: _emit(copies.region, tile, output))
 
 
-def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
-    shape, parts = shape_of_call(region, anchor_call(region)), tile["parts"]
+def _emit(region: Region, tile: RowStripTiling, output: Output) -> None:
+    shape, parts = shape_of_call(region, anchor_call(region)), tile.parts
     sums = _sums(region, shape)
     place_sums(output, sums, parts)
     kernel = output.kernel("", _THREADS)
@@ -217,10 +232,10 @@ class _DepthwiseWgrad:
     region: Region
     shape: WgradShape
     sums: Tensor
-    tile: Mapping[str, Any]
+    tile: RowStripTiling
 
     def __post_init__(self) -> None:
-        self.width, self.fragments = self.tile["vector_elems"], self.tile["fragments"]
+        self.width, self.fragments = self.tile.vector_elems, self.tile.fragments
         self.count = self.shape.dw[0] // self.width  # of fragments of all channels
         self.tiles = -(-self.count // self.fragments)
         self.workers = _THREADS // self.fragments
@@ -238,7 +253,7 @@ class _DepthwiseWgrad:
         x, dy = (leaves[value] for value in anchor_call(self.region).operands)
         self.x, self.dy = (self._pixels(leaf, channel) for leaf in (x, dy))
         first = part * self.workers + own
-        step = self.workers * self.tile["parts"]
+        step = self.workers * self.tile.parts
         rows = self.kernel.size(product((self.shape.dy.shape[0], *self.shape.dy.shape[2:-1])))
         self._store(self._totals(first, rows, step), part, number, lane)
 
@@ -259,7 +274,7 @@ class _DepthwiseWgrad:
             quotient = self.kernel.divide(number, extent)
             places.insert(0, self.kernel.remainder(number, extent, quotient))
             number = quotient
-        count, strip = self.kernel.size(y[-1] // self.tile["strip"]), self.tile["strip"]
+        count, strip = self.kernel.size(y[-1] // self.tile.strip), self.tile.strip
 
         @loop(0, count, state=totals)
         def end(i: Any, now: list[Any]) -> list[Any]:
@@ -269,7 +284,7 @@ class _DepthwiseWgrad:
 
     def _strip(self, image: Any, places: Sequence[Any], first: Any, totals: list[Any]) -> list[Any]:
         """The sums with the products of some columns of a row; first: of them."""
-        shape, count = self.shape, self.tile["strip"]
+        shape, count = self.shape, self.tile.strip
         *outer, last = shape.windows
         line = self.dy.line(image, [Place(place, True) for place in places], first)
         gradients = [

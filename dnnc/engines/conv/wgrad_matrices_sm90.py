@@ -12,7 +12,7 @@ batch is a part of the pixels and a group of channels.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.cluster import Cluster
 from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.hopper.transposed_bytes import PANEL, TransposedPanels
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
@@ -108,7 +109,7 @@ def _rewriter(
     gradient, image = operands
     if shape.computes:
         steps = steps_of(shape, parts)
-        rewriting = rewriting_of(kernel, region, call, shape, image.plan["offset"], helpers)
+        rewriting = rewriting_of(kernel, region, call, shape, image.plan.offset, helpers)
         pixels, loaded = shape.pixels.constant, (steps * parts * CHUNK).constant
         return TapRewriter(
             [image], helpers, kernel=kernel, shape=shape, rewriting=rewriting,
@@ -118,7 +119,7 @@ def _rewriter(
     if gradient.row.takes_mn_major:
         return None
     makings = [
-        Making(TransposedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan["offset"])
+        Making(TransposedPanels(o.tile_rows // PANEL), o.loaded_offset, o.plan.offset)
         for o in operands
     ]
     return ByteRewriter(operands, makings=makings)
@@ -182,13 +183,13 @@ def _loops(shape: WgradShape, parts: int) -> Loops:
 class PanelOperand:
     """A tile of a stage whose panels of 64 rows come by a copy each.
 
-    plan: as of `StagedOperand`; raw_offsets: where bytes come, of which the tile is made.
+    plan: its raw tile is where bytes come, of which the tile is made.
     tile_rows: of the block's tile.  steps: stages of a part.
     """
 
     kernel: Kernel
     shape: WgradShape
-    plan: Mapping[str, Any]
+    plan: StagePlan
     row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
@@ -198,11 +199,11 @@ class PanelOperand:
     raw = None
 
     def __post_init__(self) -> None:
-        self.is_rows, self.is_a = bool(self.plan["is_rows"]), bool(self.plan["is_a"])
+        self.is_rows, self.is_a = self.plan.is_rows, self.plan.is_a
         self.panels = self._panels()
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.bytes = self.panels.bytes
-        (self.loaded_offset,) = self.plan.get("raw_offsets", [self.plan["offset"]])
+        (self.loaded_offset,) = [raw.offset for raw in self.plan.raws] or [self.plan.offset]
         self.box = self._box()
         self.map = self.kernel.tensor_map(self.box.recipe)
 

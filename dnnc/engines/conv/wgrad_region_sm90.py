@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ... import dtypes
+from ...codegen.ampere.operand_tile import LoadPlan
 from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.tensor import Tensor
@@ -197,15 +199,14 @@ def _stem_of(region: Region, choice: WgradChoice) -> WgradStem | None:
 
 def _pixel_tiling(row: wgmma.Instruction, slots: int, tile: PixelTile) -> Tiling:
     """The tiling of pixels that come with their halo; sums leave registers directly."""
-    place = {"path": "tma", "is_a": True, "is_rows": True, "offset": 0, "bytes": 0, "raw": -1,
-             "raw_offset": 0, "raw_bytes": 0}  # fmt: skip
+    load = LoadPlan("tma")
     return Tiling(
-        row=row,
+        types=(row.a, row.b),
         block=_block_of(tile),
         grid=TileGrid(),
         epilogue=EpilogueTiles(outputs=("direct",), pair=_PAIR),
         stages=1,
-        operands=(place, {**place, "is_a": False, "is_rows": False}),
+        operands=(StagePlan(True, True, load), StagePlan(False, False, load)),
         pixels=PixelTiles(ring=_ring_of(tile, slots)),
         rewriting=_rewriting_bytes(tile, slots),
     )

@@ -10,13 +10,13 @@ fixed order, and which has g2 then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ... import dtypes
-from ...codegen.ampere.operand_tile import Side
+from ...codegen.ampere.operand_tile import LoadPlan, Side
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -41,6 +41,7 @@ from ..product.kernel_sm80 import (
 )
 from ..product.knobs_sm80 import all_knobs, candidates_of, illegal_reasons, knobs_of, notes_of
 from ..product.surface_sm80 import Work
+from ..product.tile_sm80 import PartSums, WgradTiling
 from ..product.work import ProductWork
 from ..surface import bytes_of, fp8_reasons, too_large_reasons
 from ..views.operand_types import casts, loses_bits_as_tf32, takes_other_type
@@ -108,6 +109,7 @@ class _Choice(KnobValues):
 class ConvWgradSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = WgradTiling
     name: str = "conv_wgrad_sm80"
     index: int = 22
     families: tuple[str, ...] = ("convolution gradient",)
@@ -195,53 +197,46 @@ class ConvWgradSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> WgradTiling:
         relaid = _relaid(fusion).fusion
         shape, choice = shape_of(wgrad_of(relaid)), _Choice.of(knobs)
         a, b = (
-            {
-                "k_contiguous": False,
-                "path": "async",
-                "access_bytes": _access(tensor, channels, shape),
-                "loads_along_k": False,
-                "is_aligned": True,
-            }
+            LoadPlan("async", is_aligned=True, access_bytes=_access(tensor, channels, shape))
             for tensor, channels in ((shape.dy, shape.k_group), (shape.x, shape.c_group))
         )
         has_sums = _has_sums(shape, choice.parts)
         types = [dtypes.f32] if has_sums else [t.type for t in relaid.outputs]
         width = fragment_width(types, Expr.of(padded_channels(shape)))
         plan = tile_plan(choice.tile, a, b, "n", width, ["direct"] * len(types))
-        more = {"adds": 1} if choice.adds else {}
-        return {**plan, "parts": choice.parts, "sums": int(has_sums), **more}
+        return WgradTiling(**vars(plan), sums=PartSums(choice.parts, has_sums, bool(choice.adds)))
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: WgradTiling, output: Output) -> None:
         copies = relaid_region(region, has_rows=False, has_words=True)
         copies.emit(output, lambda: _emit(copies.region, tile, output))
 
 
-def _emit(region: Region, tile: Mapping[str, Any], output: Output) -> None:
-    if not tile["sums"]:
+def _emit(region: Region, tile: WgradTiling, output: Output) -> None:
+    if not tile.sums.in_workspace:
         emit_product(region, tile, output, _matrices)
         return
-    shape, parts, adds = shape_of_call(region, anchor_call(region)), tile["parts"], "adds" in tile
+    shape, parts, adds = shape_of_call(region, anchor_call(region)), tile.sums.parts, tile.sums.adds
     sums = _sums(region, shape)
     place_sums(output, sums, parts, adds=adds)
     emit_product(_first_region(region, shape, parts, adds=adds), tile, output, _matrices)
     emit_sum(region, sums, places_of(parts, adds=adds), output)
 
 
-def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+def _matrices(kernel: Kernel, region: Region, tile: WgradTiling) -> Matrices:
     call, (type_, _) = anchor_call(region), operand_types(region)
-    shape, parts = shape_of_call(region, call), tile["parts"]
-    tile_m, tile_n, tile_k = tile["tile"]
+    shape, parts = shape_of_call(region, call), tile.sums.parts
+    tile_m, tile_n, tile_k = tile.sides
     x, dy = call.operands
     part = ceildiv(ceildiv(shape.pixels, parts), tile_k) * tile_k
     sides = (Side(type_, True, tile_m, tile_k), Side(type_, False, tile_n, tile_k))
-    a = GradientTile(kernel, region, dy, tile["a"], sides[0], conv=shape, part=part)
-    b = ImageTile(kernel, region, x, tile["b"], sides[1], conv=shape, part=part)
+    a = GradientTile(kernel, region, dy, tile.a, sides[0], conv=shape, part=part)
+    b = ImageTile(kernel, region, x, tile.b, sides[1], conv=shape, part=part)
     counts = (parts, shape.groups)
     axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
     return Matrices(
@@ -250,7 +245,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         b,
         (Expr.of(shape.k_group), Expr.of(_columns(shape)), part),
         Loops(tuple(map(Expr.of, counts)), axes),
-        FilterSpace(kernel, shape, bool(tile["sums"]), "adds" in tile),
+        FilterSpace(kernel, shape, tile.sums.in_workspace, tile.sums.adds),
     )
 
 

@@ -11,9 +11,9 @@ kernel adds up in a fixed order, and which has g2 then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import im2col, tma
@@ -88,7 +88,6 @@ from .wgrad_region_sm90 import (
     has_sums,
     hopper_shape,
     pixel_tile_of,
-    row_of,
     transposes_operands,
     wgrad_first_region,
     wgrad_sums_of,
@@ -108,6 +107,7 @@ _TILES = (
 class ConvWgradSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Tiling
     name: str = "conv_wgrad_sm90"
     index: int = 19
     families: tuple[str, ...] = ("convolution gradient",)
@@ -282,15 +282,15 @@ class ConvWgradSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
         choice = WgradChoice.of(knobs)
         copies = _relaid(fusion, choice)
         tiling = wgrad_tiling_of(copies.fusion, choice)
-        return tiling.renumbered(copies.places).plain()
+        return tiling.renumbered(copies.places)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: Tiling, output: Output) -> None:
         choice = WgradChoice.of(knobs)
         copies = relaid_region(region, has_rows=choice.has_halo, makes=choice.makes)
         copies.emit(output, lambda: _emit(copies.region, choice, tile, output))
@@ -302,11 +302,10 @@ def _relaid(fusion: Fusion, choice: WgradChoice) -> RelaidFusion:
     return relaid_fusion(cast, has_rows=choice.has_halo, makes=choice.makes)
 
 
-def _emit(region: Region, choice: WgradChoice, tile: Mapping[str, Any], output: Output) -> None:
+def _emit(region: Region, choice: WgradChoice, tiling: Tiling, output: Output) -> None:
     (call,) = product_calls(region)
     shape, losses = side_by_side(shape_of_call(region, call)), None
-    row = row_of(shape, transposes=transposes_operands(shape, choice))
-    tiling, parts = Tiling.of(tile, row), choice.parts
+    parts = choice.parts
 
     def matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         return wgrad_matrices(kernel, region, tiling, parts)

@@ -72,7 +72,7 @@ class WgradTile(OperandTile):
 
     @property
     def _elems(self) -> int:
-        return self.plan["access_bytes"] // self.bytes
+        return self.plan.access_bytes // self.bytes
 
     @property
     def _tensor(self) -> Tensor:
@@ -105,7 +105,7 @@ class WgradTile(OperandTile):
             )  # fmt: skip
             with ops.if_(self._guard(self._elems, i)):
                 target = smem.byte_pointer(slot, self._place(row, k))
-                smem.copy_async(target, address, self.plan["access_bytes"], count)
+                smem.copy_async(target, address, self.plan.access_bytes, count)
 
     def fetch(self, walk: Walk, place: Any, first_k: Any) -> list[Any]:
         raise AssertionError("its elements come by copies")

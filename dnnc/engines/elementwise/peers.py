@@ -16,7 +16,7 @@ Source: PTX ISA, "Memory Consistency Model".
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,9 +45,17 @@ _MOST_ELEMENTS = 1 << 31
 
 
 @dataclass(frozen=True)
+class PeersTiling:
+    """The tiling that `dnn.tile` says.  threads: of the one block."""
+
+    threads: int
+
+
+@dataclass(frozen=True)
 class PeersEngine(Engine):
     """See the file's docstring."""
 
+    tiling = PeersTiling
     name: str = "peers"
     index: int = 10
     families: tuple[str, ...] = ("exchange",)
@@ -85,13 +93,13 @@ class PeersEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return {"threads": _THREADS}
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> PeersTiling:
+        return PeersTiling(_THREADS)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        kernel = output.kernel("", tile["threads"])
+    def emit(self, region: Region, knobs: Knobs, tile: PeersTiling, output: Output) -> None:
+        kernel = output.kernel("", tile.threads)
         with kernel.body():
             _Emitter(kernel, region).emit()
         output.launch(kernel, (1, 1, 1))

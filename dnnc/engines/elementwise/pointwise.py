@@ -14,8 +14,8 @@ works on single elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...codegen import ops
@@ -56,12 +56,29 @@ class FragmentChoice(KnobValues):
 
 
 @dataclass(frozen=True)
+class FragmentTiling:
+    """The tiling that `dnn.tile` says.
+
+    loops: groups of axes.  vector_elems: elements of a fragment.  threads: of a block.
+    unroll: fragments of a thread.  patch: axes, and places along each, of a thread's fragments;
+    empty: they are neighbours.
+    """
+
+    loops: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    threads: int
+    unroll: int
+    patch: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class FragmentEngine(Engine):
     """Engines whose threads compute fragments of the outputs, which have equal dims.
 
     reducer: how a thread computes an element of what is no pointwise operation.
     """
 
+    tiling = FragmentTiling
     updates_outputs: bool = True
     reducer: Reducer | None = None
 
@@ -88,30 +105,25 @@ class FragmentEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
         choice = FragmentChoice.of(knobs)
         groups, width = iteration(region, choice.load_bytes)
-        return {
-            "loops": groups,
-            "vector_elems": width,
-            "threads": _THREADS,
-            "unroll": choice.fragments,
-        }
+        return FragmentTiling(groups, width, _THREADS, choice.fragments)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        kernel = output.kernel("", tile["threads"])
-        if "patch" in tile:
+    def emit(self, region: Region, knobs: Knobs, tile: FragmentTiling, output: Output) -> None:
+        kernel = output.kernel("", tile.threads)
+        if tile.patch:
             patches = _patches_of(region, tile)
             with kernel.body():
                 _emit_patches(kernel, region, patches, self.reducer)
-            output.launch(kernel, (ceildiv(patches.loops.fragments, tile["threads"]), 1, 1))
+            output.launch(kernel, (ceildiv(patches.loops.fragments, tile.threads), 1, 1))
             return
         with kernel.body():
             loops = loops_of(region, tile)
-            _emit_body(kernel, region, loops, tile["unroll"], self.reducer)
-        per_block = tile["threads"] * tile["unroll"]
+            _emit_body(kernel, region, loops, tile.unroll, self.reducer)
+        per_block = tile.threads * tile.unroll
         output.launch(kernel, (ceildiv(loops.fragments, per_block), 1, 1))
 
 
@@ -193,37 +205,35 @@ class PointwiseEngine(FragmentEngine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(refined(fusion))
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
         """A thread's fragments lie along an axis where they share costly functions, if there is
         one."""
         tile = super().tile(region, knobs, target)
         first = region.outputs[0][1]
-        found = shared_places(first, costly_of_region(region), tile["unroll"])
+        found = shared_places(first, costly_of_region(region), tile.unroll)
         is_boolean = any(tensor.type.kind == "b" for _, tensor in region.outputs)
         if found is None or is_boolean:
             return tile
         axis, places = found
-        groups = apart(tile["loops"], [axis])
+        groups = apart(tile.loops, [axis])
         row = product(first.shape[axis] for axis in groups[-1])
-        if row.known_divisor() % tile["vector_elems"]:  # fragments would reach past a row
+        if row.known_divisor() % tile.vector_elems:  # fragments would reach past a row
             return tile
-        return tile | {"loops": groups, "patch": [[axis, places]]}
+        return replace(tile, loops=groups, patch=((axis, places),))
 
 
-def loops_of(region: Region, tile: Mapping[str, Any]) -> Loops:
+def loops_of(region: Region, tile: FragmentTiling) -> Loops:
     """The iteration over a region's outputs that a tile says."""
-    groups = tuple(tuple(group) for group in tile["loops"])
-    return Loops(region.outputs[0][1].shape, groups, tile["vector_elems"])
+    return Loops(region.outputs[0][1].shape, tile.loops, tile.vector_elems)
 
 
-def _patches_of(region: Region, tile: Mapping[str, Any]) -> Patches:
+def _patches_of(region: Region, tile: FragmentTiling) -> Patches:
     """The iteration in patches of some places along some axes, as a tile says."""
-    groups = tuple(tuple(group) for group in tile["loops"])
     shape = region.outputs[0][1].shape
-    return Patches(shape, groups, tile["vector_elems"], dict(tile["patch"]))
+    return Patches(shape, tile.loops, tile.vector_elems, dict(tile.patch))
 
 
-def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
+def iteration(region: Region, load_bytes: int) -> tuple[tuple[tuple[int, ...], ...], int]:
     """(loop groups, elements of a fragment) for the outputs of a region."""
     tensors = [tensor for _, tensor in region.outputs]
     first = tensors[0]
@@ -232,14 +242,14 @@ def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
         if leaf in region.arguments:
             accesses.append((region.arguments[leaf], access))
     if first.elements().constant == 1:
-        return [], 1
+        return (), 1
     booleans = [t for t in tensors if t.type.kind == "b"]
     smallest = min(max(8, t.type.bits) for t, _ in accesses)
     width = max(1, load_bytes * 8 // smallest)
     if booleans:  # one group over the packed order: a thread writes whole bytes
         order = _dense_axes(booleans[0])
         assert order is not None
-        return [list(order)], max(8, width)
+        return (order,), max(8, width)
     # One number of 64 bits is less work than divisions that give two of 32, if it is all.
     is_wide = not region.takes_apart(accesses)
     order = stride_order(first.shape, first.layout)

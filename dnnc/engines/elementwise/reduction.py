@@ -77,9 +77,28 @@ class _Choice(KnobValues):
 
 
 @dataclass(frozen=True)
+class ReductionTiling:
+    """The tiling that `dnn.tile` says.
+
+    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    along: "row" if fragments lie along the reduced axes, else "column".  threads: of a block.
+    rows: of its threads, along the reduced axes.  slices: of the reduction.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    along: str
+    threads: int
+    rows: int
+    slices: int
+
+
+@dataclass(frozen=True)
 class ReductionEngine(Engine):
     """See the file's docstring."""
 
+    tiling = ReductionTiling
     name: str = "reduction"
     index: int = 3
     families: tuple[str, ...] = ("reduction",)
@@ -199,7 +218,7 @@ class ReductionEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> ReductionTiling:
         reductions = [op for op in region.generics() if is_reduction(op)]
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
@@ -225,19 +244,19 @@ class ReductionEngine(Engine):
             sizes = [_element_bytes(op) for op in reductions]
             while width > 1 and _shared_bytes(sizes, width) > _MOST_SHARED_BYTES:
                 width //= 2
-        return {
-            "kept": groups[0],
-            "reduced": groups[1],
-            "vector_elems": width,
-            "along": "row" if is_row else "column",
-            "threads": _THREADS,
-            "rows": choice.rows,
-            "slices": choice.slices,
-        }
+        return ReductionTiling(
+            kept=groups[0],
+            reduced=groups[1],
+            vector_elems=width,
+            along="row" if is_row else "column",
+            threads=_THREADS,
+            rows=choice.rows,
+            slices=choice.slices,
+        )
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    def emit(self, region: Region, knobs: Knobs, tile: ReductionTiling, output: Output) -> None:
         _Emitter(region, tile, output).emit()
 
 
@@ -256,19 +275,19 @@ class _Emitter:
     """The kernels of one fusion."""
 
     region: Region
-    tile: Mapping[str, Any]
+    tile: ReductionTiling
     output: Output
 
     def __post_init__(self) -> None:
         self.reductions = [op for op in self.region.generics() if is_reduction(op)]
         dims = self.region.dims_of(inputs_of(self.reductions[0])[0])
         self.rank = len(dims)
-        self.is_row = self.tile["along"] == "row"
-        width = self.tile["vector_elems"]
-        self.kept = Loops(dims, _groups(self.tile["kept"]), 1 if self.is_row else width)
-        self.reduced = Loops(dims, _groups(self.tile["reduced"]), width if self.is_row else 1)
-        self.rows, self.slices = self.tile["rows"], self.tile["slices"]
-        self.columns = self.tile["threads"] // self.rows
+        self.is_row = self.tile.along == "row"
+        width = self.tile.vector_elems
+        self.kept = Loops(dims, self.tile.kept, 1 if self.is_row else width)
+        self.reduced = Loops(dims, self.tile.reduced, width if self.is_row else 1)
+        self.rows, self.slices = self.tile.rows, self.tile.slices
+        self.columns = self.tile.threads // self.rows
         self.kept_elements = product(
             extent for group in self.kept.groups for extent in self.kept.extents(group)
         )
@@ -276,12 +295,12 @@ class _Emitter:
     def emit(self) -> None:
         blocks = ceildiv(self.kept.fragments, self.columns)
         names = [self._partials(i) for i in range(len(self.reductions))] if self.slices > 1 else []
-        kernel = self.output.kernel("", self.tile["threads"])
+        kernel = self.output.kernel("", self.tile.threads)
         with kernel.body():
             self._emit_first(kernel, names)
         self.output.launch(kernel, (blocks, self.slices, 1))
         if names:
-            second = self.output.kernel("finish", self.tile["threads"])
+            second = self.output.kernel("finish", self.tile.threads)
             with second.body():
                 self._emit_second(second, names)
             self.output.launch(second, (blocks, 1, 1))
@@ -318,7 +337,7 @@ class _Emitter:
         def load(i: Any) -> list[Any]:
             inner = Walk(kernel, leaves, self.region.symbols)
             at = coordinates_of(self.rank, kept, self.reduced.coordinates(kernel, i))
-            width = self.tile["vector_elems"]
+            width = self.tile.vector_elems
             values = [
                 reduce.taken(op, inner.value(inputs_of(op)[0], at, width), is_row=self.is_row)
                 for op in self.reductions
@@ -330,7 +349,7 @@ class _Emitter:
         totals = reduce.accumulate(
             [reduce.combiner(walk, op) for op in self.reductions],
             [
-                reduce.start(op, self.tile["vector_elems"], is_row=self.is_row)
+                reduce.start(op, self.tile.vector_elems, is_row=self.is_row)
                 for op in self.reductions
             ],
             load, low + row, high, self.rows,
@@ -455,10 +474,6 @@ class _Emitter:
         is_writer = ops.both(fragment < count, ops.compare("eq", row, 0))
         with ops.if_(is_writer):
             self._store_results(kernel, leaves, totals, self.kept.coordinates(kernel, fragment))
-
-
-def _groups(data: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(group) for group in data)
 
 
 REDUCTION = ReductionEngine()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...codegen.region import Region
@@ -31,7 +31,7 @@ from ...target import Target
 from ..engine import NHWC, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
-from .pointwise import FragmentChoice, FragmentEngine, iteration
+from .pointwise import FragmentChoice, FragmentEngine, FragmentTiling, iteration
 
 # Instructions of a thread for each element of a fragment: of the element, of each element of a
 # window that is read for it, and of each that it takes; how many a second run, as a share of the
@@ -146,7 +146,7 @@ class ResampleEngine(FragmentEngine):
         places = math.prod(_Choice.of(knobs).sizes(fusion.outputs[0].rank).values())
         return -(-super()._blocks(fusion, knobs) // places)
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
         """As for pointwise work, in fragments that lie in one row of the innermost axis."""
         tile, choice = super().tile(region, knobs, target), _Choice.of(knobs)
         groups, width = iteration(region, choice.load_bytes)
@@ -155,11 +155,10 @@ class ResampleEngine(FragmentEngine):
             widest = max(tensor.type.bits for tensor in tensors)
             width = min(width, max(1, choice.load_bytes * 8 // widest))
             row = tensors[0].shape[groups[-1][-1]].known_divisor()
-            tile["vector_elems"] = math.gcd(width, row)
+            tile = replace(tile, vector_elems=math.gcd(width, row))
         sizes = choice.sizes(tensors[0].rank)
         if sizes and groups:
-            tile["loops"] = apart(groups, list(sizes))
-            tile["patch"] = [[axis, size] for axis, size in sizes.items()]
+            tile = replace(tile, loops=apart(groups, list(sizes)), patch=tuple(sizes.items()))
         return tile
 
 

@@ -93,7 +93,7 @@ class Sweep:
         accesses = [(read.tensor, read.access) for read in self.reads]
         accesses += [(tensor, identity_access(tensor.rank)) for tensor in self.outputs]
         order = stride_order(self.dims, self.model.layout)
-        return tuple(map(tuple, loop_groups(self.dims, order, accesses)))
+        return loop_groups(self.dims, order, accesses)
 
     @property
     def fast(self) -> int | None:

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ... import dtypes
 from ...codegen.kernel import MOST_COUNT
@@ -43,7 +43,7 @@ from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
 from .pointwise import PointwiseEngine
 from .sweep import Read, Sweep
-from .transpose_kernel import TransposeEmitter, TransposeTiling
+from .transpose_kernel import TransposedInput, TransposeEmitter, TransposeTiling
 
 _TILE_SIDES = (64, 32, 128)
 _SHORT_SIDES = (4, 8, 16, 32)  # of groups of a fixed length that is no longer
@@ -93,6 +93,7 @@ class _Choice(KnobValues):
 class TransposeEngine(PointwiseEngine):
     """See the file's docstring."""
 
+    tiling = TransposeTiling
     name: str = "transpose"
     index: int = 9
     families: tuple[str, ...] = ("pointwise",)
@@ -177,7 +178,7 @@ class TransposeEngine(PointwiseEngine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> TransposeTiling:
         sweep = Sweep.of_region(region)
         choice = _Choice.of(knobs)
         sides = choice.sides
@@ -186,40 +187,35 @@ class TransposeEngine(PointwiseEngine):
         each = math.prod(sides) // threads
         is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
         arguments = list(region.arguments)
-        transposed: list[dict[str, Any]] = []
+        transposed: list[TransposedInput] = []
         for read in sweep.transposed:
             if sweep.across(read) != sweep.slow:
                 continue
             vector, lines, together = _block_of(sweep, read, each, sides[1])
+            path = read.path(sweep.dims)
             transposed.append(
-                {
-                    "argument": arguments.index(read.source),
-                    "path": list(read.path(sweep.dims)),
-                    "vector_elems": vector,
-                    "lines": lines,
-                    "together": together,
-                }
+                TransposedInput(arguments.index(read.source), path, vector, lines, together)
             )
         width = min(_fragment_width(sweep), each)
         rows = _fragment_rows(sweep, width, each, sides[1])
-        return {
-            "loops": [list(group) for group in sweep.groups],
-            "slow": sweep.groups.index(sweep.slow_group),
-            "tile": list(sides),
-            "threads": threads,
-            "tiles": tiles,
-            "min_blocks": _THREADS_OF_BYTES // (threads * tiles) if is_of_bytes else 0,
-            "vector_elems": width * rows,
-            "rows": rows,
-            "transposed": transposed,
-        }
+        return TransposeTiling(
+            loops=sweep.groups,
+            slow=sweep.groups.index(sweep.slow_group),
+            tile=sides,
+            threads=threads,
+            tiles=tiles,
+            min_blocks=_THREADS_OF_BYTES // (threads * tiles) if is_of_bytes else 0,
+            vector_elems=width * rows,
+            rows=rows,
+            transposed=tuple(transposed),
+        )
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        kernel = output.kernel("", tile["threads"] * tile["tiles"])
-        kernel.min_blocks = tile["min_blocks"]
-        emitter = TransposeEmitter(region, TransposeTiling.of(tile), kernel)
+    def emit(self, region: Region, knobs: Knobs, tile: TransposeTiling, output: Output) -> None:
+        kernel = output.kernel("", tile.threads * tile.tiles)
+        kernel.min_blocks = tile.min_blocks
+        emitter = TransposeEmitter(region, tile, kernel)
         with kernel.body():
             emitter.emit()
         output.launch(kernel, (emitter.blocks, 1, 1))

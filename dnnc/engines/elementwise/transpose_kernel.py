@@ -13,7 +13,7 @@ they come in loops, a few at a time.  Loads past the edges of the outputs repeat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,15 +69,6 @@ class TransposeTiling:
     vector_elems: int
     rows: int
     transposed: tuple[TransposedInput, ...]
-
-    @staticmethod
-    def of(tile: Mapping[str, Any]) -> TransposeTiling:
-        loops = tuple(tuple(group) for group in tile["loops"])
-        transposed = tuple(
-            TransposedInput(**{**t, "path": tuple(t["path"])}) for t in tile["transposed"]
-        )
-        return TransposeTiling(**{**tile, "loops": loops, "tile": tuple(tile["tile"]),
-                                  "transposed": transposed})  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from ...codegen import ops
 from ...codegen.ampere import mma
 from ...codegen.ampere.async_ring import AsyncRing, Slots
+from ...codegen.ampere.operand_tile import LoadPlan
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.memory.smem import CHUNK_BYTES
@@ -48,6 +49,7 @@ from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, warps_of
 from .multiplier_sm80 import Multiplier
 from .shared_layout_sm80 import SharedLayout
+from .tile_sm80 import ProductTiling
 
 Batch = Mapping[int, Coordinate]
 _BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
@@ -128,10 +130,10 @@ def operand_types(region: Region) -> tuple[DType, DType]:
     return a, b
 
 
-def multiplier_of(region: Region, tile: Mapping[str, Any], target: Target) -> Multiplier:
+def multiplier_of(region: Region, tile: ProductTiling, target: Target) -> Multiplier:
     """How the operands are multiplied."""
     compute = structure.compute_type_of(anchor_call(region))
-    return Multiplier(operand_types(region), compute, tile["products"], target)
+    return Multiplier(operand_types(region), compute, tile.products, target)
 
 
 def whole_outputs(fusion: Fusion, made: Tensor) -> list[Tensor]:
@@ -156,32 +158,25 @@ def output_paths(fusion: Fusion, whole: Sequence[Tensor]) -> list[str]:
 
 
 def tile_plan(
-    choice: Sm80Choice, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int,
+    choice: Sm80Choice, a: LoadPlan, b: LoadPlan, along: str, width: int,
     outputs: Sequence[str] = ("direct",),
-) -> dict[str, Any]:  # fmt: skip
+) -> ProductTiling:  # fmt: skip
     """The tiling.  a, b: plans of the operands.  along: the axis, m or n, that the epilogue's
     fragments lie along; width: their elements.  outputs: see `output_paths`."""
-    return {
-        "tile": [*choice.tile, choice.depth],
-        "warps": list(warps_of(choice.tile)),
-        "stages": choice.stages,
-        "group_rows": GROUP_ROWS,
-        "a": dict(a),
-        "b": dict(b),
-        "epilogue": {"along": along, "vector_elems": width},
-        "products": choice.products or 1,
-        "outputs": list(outputs),
-    }
+    return ProductTiling(
+        (*choice.tile, choice.depth), warps_of(choice.tile), choice.stages, GROUP_ROWS, a, b,
+        along, width, choice.products or 1, tuple(outputs),
+    )  # fmt: skip
 
 
 def emit_product(
     region: Region,
-    tile: Mapping[str, Any],
+    tile: ProductTiling,
     output: Output,
-    matrices_of: Callable[[Kernel, Region, Mapping[str, Any]], Matrices],
+    matrices_of: Callable[[Kernel, Region, Any], Matrices],
 ) -> None:
     """The kernel of a region, and its launch."""
-    warps_m, warps_n = tile["warps"]
+    warps_m, warps_n = tile.warps
     kernel = output.kernel("", warps_m * warps_n * WARP_THREADS)
     output.needs_ptx(multiplier_of(region, tile, output.target).ptx_version)
     with kernel.body():
@@ -208,13 +203,13 @@ class _Emitter:
 
     kernel: Kernel
     region: Region
-    tile: Mapping[str, Any]
+    tile: ProductTiling
     matrices: Matrices
 
     def __post_init__(self) -> None:
         self.multiplier = multiplier_of(self.region, self.tile, self.kernel.target)
-        self.tile_m, self.tile_n, self.tile_k = self.tile["tile"]
-        self.warps_m, self.warps_n = self.tile["warps"]
+        self.tile_m, self.tile_n, self.tile_k = self.tile.sides
+        self.warps_m, self.warps_n = self.tile.warps
         self.a, self.b = self.matrices.a, self.matrices.b
         self.m, self.n, self.k = self.matrices.sizes
         self.batch = self.matrices.batch
@@ -223,7 +218,7 @@ class _Emitter:
         self.warp_m = self.tile_m // self.warps_m
         self.warp_n = self.tile_n // self.warps_n
         self.m_tiles, self.n_tiles = self.warp_m // mma.M, self.warp_n // mma.N
-        outputs = zip(self.region.outputs, self.tile["outputs"], strict=True)
+        outputs = zip(self.region.outputs, self.tile.outputs, strict=True)
         self.whole = [value for (value, _), path in outputs if path == "direct"]
         size = operand_types(self.region)[0].bits // 8
         self.layout = SharedLayout.of_tile(self.tile, size, self.matrices.beside)
@@ -232,7 +227,7 @@ class _Emitter:
 
     def _exits(self) -> TileExits | None:
         """The reductions that outputs of other dims come from; None: there are none."""
-        operations = exit_reductions(self.region, self.tile["outputs"])
+        operations = exit_reductions(self.region, self.tile.outputs)
         if not operations:
             return None
         assert self.matrices.axes, "reductions of a product that has no exits"
@@ -250,7 +245,7 @@ class _Emitter:
         """
         is_middle = (self.tile_m, self.tile_n) == (128, 128)
         # More addresses, of narrower copies, would not fit.
-        is_copied = all(self.tile[name]["access_bytes"] == CHUNK_BYTES for name in ("a", "b"))
+        is_copied = self.tile.a.access_bytes == self.tile.b.access_bytes == CHUNK_BYTES
         is_light = is_copied and self.multiplier.is_light(self.tile_k)
         if self.matrices.beside > 1:
             return 3 if self.tile_m == _BESIDE_ROWS and is_light else 0
@@ -270,7 +265,7 @@ class _Emitter:
     @property
     def order(self) -> TileOrder:
         rows, columns = ceildiv(self.m, self.tile_m), ceildiv(self.n, self.tile_n)
-        return TileOrder(rows, columns, self.batch.fragments, self.tile["group_rows"])
+        return TileOrder(rows, columns, self.batch.fragments, self.tile.group_rows)
 
     def _tile_of_block(self) -> tuple[dict[int, Coordinate], Any, Any]:
         """(batch coordinates, row and column of the block's tile), rows in groups."""
@@ -430,7 +425,7 @@ class _Emitter:
         ops.barrier()  # every warp has read its last operands
         self._store_totals(base, totals)
         ops.barrier()
-        along, width = self.tile["epilogue"]["along"], self.tile["epilogue"]["vector_elems"]
+        along, width = self.tile.along, self.tile.vector_elems
         rows, columns = (
             (self.tile_m, self.tile_n // width)
             if along == "n"

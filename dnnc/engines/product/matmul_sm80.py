@@ -9,15 +9,14 @@ repeat the last one, since what they give is not stored; k past K is zeros.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
-from ...codegen.ampere.operand_tile import Side, access_bytes, is_unit
+from ...codegen.ampere.operand_tile import LoadPlan, Side, access_bytes, is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.memory.matrix_tile import MatrixTile
-from ...codegen.memory.parted import End
 from ...codegen.memory.smem import CHUNK_BYTES
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -30,7 +29,6 @@ from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
-from ..plain_data import plain, record_of
 from ..surface import fp8_reasons, too_large_reasons
 from ..views.reads import layout_model
 from .bits import bits_reason, booleans_of, swaps_of
@@ -73,6 +71,7 @@ from .pattern import (
     tile_reasons,
 )
 from .surface_sm80 import OPERAND_TYPES, Work
+from .tile_sm80 import MatmulTiling
 
 _MOST_DEPTH_APART = 64  # of a stage
 _BOOLEANS = (
@@ -85,6 +84,7 @@ _BOOLEANS = (
 class MatmulSm80Engine(Engine):
     """See the file's docstring."""
 
+    tiling = MatmulTiling
     name: str = "matmul_sm80"
     index: int = 4
     families: tuple[str, ...] = ("product",)
@@ -172,7 +172,7 @@ class MatmulSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> MatmulTiling:
         ends = ends_of(fusion)
         fusion = ends.fusion
         op = matmul_of(fusion)
@@ -183,15 +183,12 @@ class MatmulSm80Engine(Engine):
         for grain in filter(None, ends.grains):
             width = gcd(width, grain.rows if along == "m" else grain.columns)
         plan = tile_plan(Sm80Choice.of(knobs), a, b, along, width, output_paths(fusion, whole))
-        if ends.of_outputs:
-            plan["ends"] = [[plain(end) for end in own] for own in ends.of_outputs]
-        return plan
+        return MatmulTiling(**vars(plan), ends=ends.of_outputs)
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        ends = [[record_of(End, end) for end in own] for own in tile.get("ends", ())]
-        emit_product(region.behind_parts(ends), tile, output, _matrices)
+    def emit(self, region: Region, knobs: Knobs, tile: MatmulTiling, output: Output) -> None:
+        emit_product(region.behind_parts(tile.ends), tile, output, _matrices)
 
 
 def _illegal(choice: Sm80Choice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -290,12 +287,12 @@ def _access(fusion: Fusion, operand: Tensor, *, is_a: bool) -> int:
 
 
 @remembered
-def _operand_plans(fusion: Fusion) -> tuple[dict[str, Any], dict[str, Any]]:
+def _operand_plans(fusion: Fusion) -> tuple[LoadPlan, LoadPlan]:
     op = matmul_of(fusion)
     return _operand_plan(fusion, op.a, is_a=True), _operand_plan(fusion, op.b, is_a=False)
 
 
-def _operand_plan(fusion: Fusion, operand: Tensor, *, is_a: bool) -> dict[str, Any]:
+def _operand_plan(fusion: Fusion, operand: Tensor, *, is_a: bool) -> LoadPlan:
     """Orientation and path of an operand: see `OperandTile`."""
     rows, depth = _axes_of(operand, is_a=is_a)
     model = layout_model(fusion, operand)
@@ -303,12 +300,12 @@ def _operand_plan(fusion: Fusion, operand: Tensor, *, is_a: bool) -> dict[str, A
     transposes = operand.type.bits == 16 and contiguous == rows
     along = rows if transposes else depth
     access = access_bytes(operand, along) if model is operand and contiguous == along else 0
-    return {
-        "k_contiguous": not transposes,
-        "path": "async" if access >= 4 else "registers",
-        "access_bytes": access,
-        "loads_along_k": contiguous != rows,
-    }
+    return LoadPlan(
+        "async" if access >= 4 else "registers",
+        k_contiguous=not transposes,
+        loads_along_k=contiguous != rows,
+        access_bytes=access,
+    )
 
 
 def _contiguous_axis(tensor: Tensor, rows: int, depth: int) -> int | None:
@@ -339,13 +336,13 @@ class _LastAxes:
         return coordinates_of(len(self.dims), batch, place)
 
 
-def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+def _matrices(kernel: Kernel, region: Region, tile: MatmulTiling) -> Matrices:
     """The matrices of the matmul of a region."""
     call, types = anchor_call(region), operand_types(region)
-    tile_m, tile_n, tile_k = tile["tile"]
+    tile_m, tile_n, tile_k = tile.sides
     sides = (Side(types[0], True, tile_m, tile_k), Side(types[1], False, tile_n, tile_k))
-    a = MatrixTile(kernel, region, call.operands[0], tile["a"], sides[0])
-    b = MatrixTile(kernel, region, call.operands[1], tile["b"], sides[1])
+    a = MatrixTile(kernel, region, call.operands[0], tile.a, sides[0])
+    b = MatrixTile(kernel, region, call.operands[1], tile.b, sides[1])
     dims = region.dims_of(call.results[0])
     batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
     batch = Loops(dims, tuple((axis,) for axis in batch_axes))

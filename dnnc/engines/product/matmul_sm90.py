@@ -17,9 +17,9 @@ outputs whose columns are contiguous and for few rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ... import dtypes
 from ...codegen.hopper import wgmma
@@ -62,7 +62,6 @@ from .pattern import (
     sizes_of,
     tile_reasons,
 )
-from .region_sm90 import instruction_of
 from .tile_sm90 import Tiling
 from .tiling_sm90 import leaves_few, tiling_of
 from .work import ProductWork
@@ -77,6 +76,7 @@ _ROWS = tuple(dict.fromkeys((*_SIDES, *TRANSPOSED_COLUMNS)))
 class MatmulSm90Engine(Engine):
     """See the file's docstring."""
 
+    tiling = Tiling
     name: str = "matmul_sm90"
     index: int = 5
     families: tuple[str, ...] = ("product",)
@@ -234,15 +234,14 @@ class MatmulSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> dict[str, Any]:
-        return tiling_of(facts_of(fusion), Choice.of(knobs)).plain()
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Tiling:
+        return tiling_of(facts_of(fusion), Choice.of(knobs))
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, instruction_of(region, swaps=Choice.of(knobs).swaps))
-        region = region.behind_parts(tiling.epilogue.ends)
-        emit_product(region, tiling, output, matmul_matrices)
+    def emit(self, region: Region, knobs: Knobs, tile: Tiling, output: Output) -> None:
+        region = region.behind_parts(tile.epilogue.ends)
+        emit_product(region, tile, output, matmul_matrices)
 
 
 def _types(op: Product) -> str:

@@ -295,8 +295,8 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     operands = [
         StagedOperand(
             kernel, region, value, plan, t.row,
-            t.block.rows if plan["is_rows"] else t.block.columns, cluster,
-            bool(t.grid.groups and plan["is_a"]), t.in_pairs,
+            t.block.rows if plan.is_rows else t.block.columns, cluster,
+            bool(t.grid.groups and plan.is_a), t.in_pairs,
         )
         for value, plan in zip(values, t.operands, strict=True)
     ]  # fmt: skip

@@ -192,7 +192,7 @@ class Multiplier:
     def _own_part(self, operand: Any, stage: Any) -> Any:
         """The address of the warpgroup's part of an operand in a stage."""
         step = self.tiling.block.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
-        return stage + operand.plan["offset"] + self.own * step
+        return stage + operand.plan.offset + self.own * step
 
     @property
     def _panels(self) -> Sequence[int]:

@@ -8,11 +8,10 @@ Heuristics ask it for the size of a choice of knobs, the kernel for the offsets 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .choice_sm80 import Sm80Choice
+from .tile_sm80 import ProductTiling
 
 _PAD_BYTES = 32  # after each row of the tile of sums, against bank conflicts
 _SUM_BYTES = 4
@@ -38,10 +37,9 @@ class SharedLayout:
         return SharedLayout(*choice.tile, choice.depth, choice.stages, element_bytes, beside)
 
     @staticmethod
-    def of_tile(tile: Mapping[str, Any], element_bytes: int, beside: int) -> SharedLayout:
+    def of_tile(tile: ProductTiling, element_bytes: int, beside: int) -> SharedLayout:
         """The layout of a kernel's attribute `dnn.tile`."""
-        rows, columns, depth = tile["tile"]
-        return SharedLayout(rows, columns, depth, tile["stages"], element_bytes, beside)
+        return SharedLayout(*tile.sides, tile.stages, element_bytes, beside)
 
     @property
     def a_bytes(self) -> int:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The parts of a tiling of Hopper's main loop, as plain data; see `tile_sm90.Tiling`.
+"""The parts of a tiling of Hopper's main loop; see `tile_sm90.Tiling`.
 
 Shared memory is laid out by the same parts: `shared_layout_sm90.SharedLayout`.
 """

@@ -1,18 +1,18 @@
 # pyright: basic
-"""Tiling: what engine matmul_sm90 decides of a region before it emits, as plain data."""
+"""Tiling: what engine matmul_sm90 decides of a region before it emits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from ...codegen.hopper import tma, wgmma
 from ...codegen.hopper.split import SplitSum
+from ...codegen.hopper.staged_operand import StagePlan
 from ...codegen.hopper.staged_store import TRANSPOSED_BYTES
 from ...dialect.tensor import Tensor
-from ..plain_data import plain, record_of
+from ...dtypes import DType
 from .shared_layout_sm90 import SharedLayout
 from .tile_parts_sm90 import BlockTile, EpilogueTiles, PixelTiles, TileGrid
 
@@ -34,46 +34,36 @@ _PROMOTING_REGISTERS = (72, 216)  # of the more, where half are f32 sums beside 
 class Tiling:
     """See the file's docstring.
 
-    row: the instruction.  stages: of the ring of operands.
-    operands: the tiles of a stage, see `StagedOperand.plan`.
+    types: of the instruction's operands.  stages: of the ring of operands.
+    operands: the tiles of a stage.
     products: for each matmul of the region, the places of its row and column operand.
     promotes: whether each stage's sums are added to f32 sums of their own.
     row_bytes: of k of a stage.  rewriting: bytes of what warps need that compute an operand in
     shared memory; 0: there are none.
     """
 
-    row: wgmma.Instruction
+    types: tuple[DType, DType]
     block: BlockTile
     grid: TileGrid
     epilogue: EpilogueTiles
     stages: int
-    operands: tuple[Mapping[str, Any], ...]
+    operands: tuple[StagePlan, ...]
     products: tuple[tuple[int, int], ...] = ((0, 1),)
     promotes: bool = False
     row_bytes: int = wgmma.ROW_BYTES
     rewriting: int = 0
     pixels: PixelTiles = field(default_factory=PixelTiles)
 
-    @staticmethod
-    def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
-        """From the plain data of `plain`."""
-        return record_of(Tiling, data, row=row)
-
-    def plain(self) -> dict[str, Any]:
-        return plain(self, without=("row",))
-
     def renumbered(self, places: Sequence[int]) -> Tiling:
         """A tiling with other numbers of arguments; places: of each, the new one."""
-
-        def moved(operand: Mapping[str, Any]) -> dict[str, Any]:
-            found = {**operand, "raw": places[operand["raw"]] if operand["raw"] >= 0 else -1}
-            if "raws" in operand:
-                found["raws"] = [places[raw] for raw in operand["raws"]]
-            return found
-
         loads = tuple(places[load] for load in self.epilogue.loads)
         epilogue = replace(self.epilogue, loads=loads)
-        return replace(self, operands=tuple(map(moved, self.operands)), epilogue=epilogue)
+        operands = tuple(operand.renumbered(places) for operand in self.operands)
+        return replace(self, operands=operands, epilogue=epilogue)
+
+    @property
+    def row(self) -> wgmma.Instruction:
+        return wgmma.INSTRUCTIONS[self.types]
 
     # ---- sizes
 
@@ -95,19 +85,19 @@ class Tiling:
 
     @property
     def promoted_stages(self) -> int:
-        """Stages whose sums are added to f32 sums together, where warps transpose both operands: of
-        128 bytes of k."""
-        is_transposed = all(operand["path"] == "rewritten" for operand in self.operands)
+        """Stages whose sums are added to f32 sums together, where warps transpose both operands: of 128
+        bytes of k."""
+        is_transposed = all(operand.path == "rewritten" for operand in self.operands)
         return wgmma.ROW_BYTES // self.row_bytes if is_transposed else 1
 
     @property
     def is_all_async(self) -> bool:
-        return all(operand["path"] != "registers" for operand in self.operands)
+        return all(operand.path != "registers" for operand in self.operands)
 
     @property
     def takes_fragments(self) -> bool:
         """Whether consumers compute the operand along the rows in their registers."""
-        return any(operand["path"] == "fragments" for operand in self.operands)
+        return any(operand.path == "fragments" for operand in self.operands)
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -152,8 +142,8 @@ class Tiling:
             self.epilogue,
             self.pixels,
             stages=self.stages,
-            stage_bytes=sum(operand["bytes"] for operand in self.operands),
-            raw_bytes=sum(operand["raw_bytes"] for operand in self.operands),
+            stage_bytes=sum(operand.bytes for operand in self.operands),
+            raw_bytes=sum(o.raw.bytes for o in self.operands if o.raw),
             sums_bytes=sums_bytes(len(self.products), block.rows, block.columns, splits),
             are_sums_in_stages=splits > 1 and self.is_all_async and not self.rewriting,
             rewriting=self.rewriting,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
+from ...codegen.ampere.operand_tile import LoadPlan
 from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.staged_operand import RawPlace, StagePlan
 from .choice_sm90 import Choice
 from .ends import Grain
 from .facts_sm90 import ProductFacts
@@ -37,7 +38,7 @@ def tiling_of(facts: ProductFacts, choice: Choice) -> Tiling:
     places = {number: place for place, number in enumerate(order)}
     group_rows = max(1, choice.swizzle // (rows * cluster[0]))
     tiling = Tiling(
-        row=wgmma.INSTRUCTIONS[facts.row.b, facts.row.a] if swaps else facts.row,
+        types=(facts.row.b, facts.row.a) if swaps else (facts.row.a, facts.row.b),
         block=choice.block,
         grid=TileGrid(cluster, splits, facts.rows.groups, group_rows),
         epilogue=EpilogueTiles(
@@ -125,10 +126,10 @@ def _path(path: str, is_direct: bool, holds_rows: bool) -> str:
 
 def _operands(
     operands: Sequence[OperandFacts], facts: ProductFacts, choice: Choice
-) -> tuple[dict[str, Any], ...]:
-    """How each operand of a stage is loaded, and where it lies; see `StagedOperand.plan`."""
+) -> tuple[StagePlan, ...]:
+    """How each operand of a stage is loaded, and where it lies."""
     swaps, sides = choice.swaps, choice.sides
-    found: list[dict[str, Any]] = []
+    found: list[StagePlan] = []
     offset = raw_offset = 0
     for operand in operands:
         is_rows = operand.is_a != swaps
@@ -137,32 +138,28 @@ def _operands(
             plan = _of_fragments(operand, side, facts.panel_k)
         else:
             plan = _of_stage(operand, side, facts)
-        found.append({
-            "is_a": operand.is_a, "is_rows": is_rows, "offset": offset, "raw_offset": raw_offset,
-            **plan,
-        })  # fmt: skip
-        offset += plan["bytes"]
-        raw_offset += plan["raw_bytes"]
-    for plan, operand in zip(found, operands, strict=True):
+        raw = replace(plan.raw, offset=raw_offset) if plan.raw else None
+        found.append(replace(plan, is_rows=is_rows, offset=offset, raw=raw))
+        offset += plan.bytes
+        raw_offset += raw.bytes if raw else 0
+    for place, operand in enumerate(operands):
         if operand.raws:  # raw tiles beside the operands are behind all of them
-            made = plan["bytes"]
-            plan |= _with_raws(operand, plan, offset, sides[0 if plan["is_rows"] else 1])
-            offset += plan["bytes"] - made
+            plan = found[place]
+            found[place] = _with_raws(operand, plan, offset, sides[0 if plan.is_rows else 1])
+            offset += found[place].bytes - plan.bytes
     return tuple(found)
 
 
-def _of_fragments(operand: OperandFacts, side: int, panel_k: int) -> dict[str, Any]:
+def _of_fragments(operand: OperandFacts, side: int, panel_k: int) -> StagePlan:
     """An operand whose raw tile is in the stage: consumers compute it in registers."""
     raw = operand.fragment
     assert raw is not None, "an operand that legal takes has a raw tile"
-    return {
-        "path": "fragments", "k_contiguous": operand.k_contiguous,
-        "loads_along_k": operand.loads_along_k, "is_aligned": operand.is_aligned,
-        "raw": raw.place, "bytes": tile_bytes(side, panel_k * raw.bits // 8), "raw_bytes": 0,
-    }  # fmt: skip
+    load = LoadPlan("fragments", operand.k_contiguous, operand.loads_along_k, operand.is_aligned)
+    bytes_ = tile_bytes(side, panel_k * raw.bits // 8)
+    return StagePlan(operand.is_a, True, load, bytes=bytes_, raw=RawPlace(raw.place))
 
 
-def _of_stage(operand: OperandFacts, side: int, facts: ProductFacts) -> dict[str, Any]:
+def _of_stage(operand: OperandFacts, side: int, facts: ProductFacts) -> StagePlan:
     """An operand that lies in the stage as products read it."""
     along_k, k_contiguous = operand.loads_along_k, operand.k_contiguous
     is_aligned, raw = operand.is_aligned, operand.raw
@@ -173,22 +170,24 @@ def _of_stage(operand: OperandFacts, side: int, facts: ProductFacts) -> dict[str
         k_contiguous = True  # what g1 gives may lie either way
     if raw is not None and not along_k and side * raw.bits // 8 % tma.ALIGNMENT:
         is_aligned, raw = False, None
-    return {
-        "path": operand.path, "k_contiguous": k_contiguous, "loads_along_k": along_k,
-        "is_aligned": is_aligned, "raw": -1 if raw is None else raw.place,
-        "bytes": tile_bytes(side, operand.row_bytes),
-        "raw_bytes": 0 if raw is None else tile_bytes(side, facts.panel_k * raw.bits // 8),
-    }  # fmt: skip
+    place = None
+    if raw is not None:
+        place = RawPlace(raw.place, bytes=tile_bytes(side, facts.panel_k * raw.bits // 8))
+    load = LoadPlan(operand.path, k_contiguous, along_k, is_aligned)
+    bytes_ = tile_bytes(side, operand.row_bytes)
+    return StagePlan(operand.is_a, True, load, bytes=bytes_, raw=place)
 
 
-def _with_raws(operand: OperandFacts, plan: dict[str, Any], end: int, side: int) -> dict[str, Any]:
-    """More of an operand that warps of the producer compute: see `ComputedPixels`.
+def _with_raws(operand: OperandFacts, plan: StagePlan, end: int, side: int) -> StagePlan:
+    """A plan with the raw tiles of an operand that warps of the producer compute: see
+    `ComputedPixels`.
 
     end: bytes of the operands of a stage.
     """
-    offsets, bytes_ = list[int](), plan["bytes"]
-    for row_bytes in operand.beside:
-        offsets.append(end if row_bytes else plan["offset"])
-        end += tile_bytes(side, row_bytes)
-        bytes_ += tile_bytes(side, row_bytes)
-    return {"raws": [raw.place for raw in operand.raws], "raw_offsets": offsets, "bytes": bytes_}
+    raws, bytes_ = list[RawPlace](), plan.bytes
+    for raw, row_bytes in zip(operand.raws, operand.beside, strict=True):
+        own = tile_bytes(side, row_bytes)
+        raws.append(RawPlace(raw.place, end if row_bytes else plan.offset, own))
+        end += own
+        bytes_ += own
+    return replace(plan, bytes=bytes_, raws=tuple(raws))

@@ -16,10 +16,10 @@ meet in the output (`rows.extremes`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region, loop_groups
@@ -77,13 +77,14 @@ from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .kernel import RowsEmitter
 from .limits import MOST_ACROSS, illegal
 from .model import RowsBlock, RowsModel, RowsWork
-from .tiling import RowParts, RowsTiling
+from .tiling import AxisGroups, RowParts, RowsTiling
 
 
 @dataclass(frozen=True)
 class RowsEngine(Engine):
     """See the file's docstring."""
 
+    tiling = RowsTiling
     name: str = "rows"
     index: int = 6
     families: tuple[str, ...] = ("reduction",)
@@ -203,7 +204,7 @@ class RowsEngine(Engine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(fusion, parts=parts_of(fusion).named())
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> RowsTiling:
         parts, choice = RowParts.of_region(region), RowsChoice.of(knobs)
         reductions, columns = parts.along, parts.columns
         dims = region.dims_of(inputs_of(reductions[0])[0])
@@ -239,25 +240,25 @@ class RowsEngine(Engine):
         levels = region_levels(region, reductions)
         again = read_again(region, reads_of_passes(region, levels, after=last))
         count = -(-fragments // step) if held else 0
-        return {
-            "axes": {"kept": groups[0], "reduced": groups[1]},
-            "vector_elems": width,
-            "along": "row" if is_row else "column",
-            "threads": block_threads(choice, is_row),
-            "row_threads": threads,
-            "held": count,
-            "is_whole": row.constant is not None and bool(held) and count * step == fragments,
-            "cluster": blocks,
-            "blocks": choice.resident,
-            "stages": choice.stages if choice.stages > 1 else 0,
-            "config": choice.config,
-            "slots": slots_of([tensor for _, tensor in again], fragments, width, choice, target),
-        }
+        return RowsTiling(
+            axes=AxisGroups(*groups),
+            vector_elems=width,
+            along="row" if is_row else "column",
+            threads=block_threads(choice, is_row),
+            row_threads=threads,
+            held=count,
+            is_whole=row.constant is not None and bool(held) and count * step == fragments,
+            cluster=blocks,
+            blocks=choice.resident,
+            stages=choice.stages if choice.stages > 1 else 0,
+            config=choice.config,
+            slots=slots_of([tensor for _, tensor in again], fragments, width, choice, target),
+        )
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        RowsEmitter(region, RowsTiling.of(tile), output).emit()
+    def emit(self, region: Region, knobs: Knobs, tile: RowsTiling, output: Output) -> None:
+        RowsEmitter(region, tile, output).emit()
 
 
 # ---- what it takes

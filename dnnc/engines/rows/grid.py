@@ -13,11 +13,11 @@ of its own (`codegen.totals.moments`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product as product_of
 from math import gcd
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region, loop_groups
@@ -96,6 +96,7 @@ class _Choice(KnobValues):
 class GridEngine(Engine):
     """See the file's docstring."""
 
+    tiling = GridTiling
     name: str = "grid"
     index: int = 8
     families: tuple[str, ...] = ("reduction",)
@@ -193,7 +194,7 @@ class GridEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> GridTiling:
         reductions, choice = [op for op in region.generics() if is_reduction(op)], _Choice.of(knobs)
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
@@ -219,23 +220,23 @@ class GridEngine(Engine):
         columns = _threads(target) // choice.rows
         fragments = product(dims[axis] for axis in kept) // (1 if is_row else width)
         blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
-        return {
-            "kept": groups[0],
-            "reduced": groups[1],
-            "vector_elems": width,
-            "along": "row" if is_row else "column",
-            "rows": choice.rows,
-            "columns": columns,
-            "held": choice.held,
-            "in_registers": choice.in_registers,
-            "together": choice.together,
-            "is_spread": blocks_of_entry > _FEW_SLICES,
-        }
+        return GridTiling(
+            kept=groups[0],
+            reduced=groups[1],
+            vector_elems=width,
+            along="row" if is_row else "column",
+            rows=choice.rows,
+            columns=columns,
+            held=choice.held,
+            in_registers=choice.in_registers,
+            together=choice.together,
+            is_spread=blocks_of_entry > _FEW_SLICES,
+        )
 
     # ---- code
 
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        GridEmitter(region, GridTiling.of(tile), output).emit()
+    def emit(self, region: Region, knobs: Knobs, tile: GridTiling, output: Output) -> None:
+        GridEmitter(region, tile, output).emit()
 
 
 # ---- knobs

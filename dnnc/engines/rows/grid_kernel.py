@@ -13,7 +13,7 @@ What was read last is read again first, since L2 is told to keep it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -66,11 +66,6 @@ class GridTiling:
     in_registers: int
     together: int
     is_spread: bool
-
-    @staticmethod
-    def of(tile: Mapping[str, Any]) -> GridTiling:
-        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
-        return GridTiling(**{**tile, **groups})
 
     @property
     def threads(self) -> int:

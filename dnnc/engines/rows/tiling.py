@@ -23,7 +23,6 @@ from ...dialect.tensor import Tensor
 from ...errors import DnncError, Status
 from ...expr import Expr, ceildiv, product
 from ...target import WARP_THREADS
-from ..plain_data import record_of
 from ..views.reduced import read_again, reads_of_passes, region_levels
 
 COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
@@ -68,10 +67,6 @@ class RowsTiling:
     stages: int
     slots: int
     config: int
-
-    @staticmethod
-    def of(tile: Mapping[str, Any]) -> RowsTiling:
-        return record_of(RowsTiling, tile)
 
     @property
     def rows(self) -> int:

@@ -99,8 +99,7 @@ def test_accesses_are_those_of_the_kernel(layout, pad, accesses):
     graph = product(m, n, k, strides=strides)
     assert matmul_sm80._accesses(whole(graph)) == accesses
     tile = SM80.tile_of(whole(graph), KNOBS, of("sm_80"))
-    plans = [tile[name] for name in ("a", "b")]
-    found = tuple(p["access_bytes"] if p["path"] == "async" else 0 for p in plans)
+    found = tuple(p.access_bytes if p.path == "async" else 0 for p in (tile.a, tile.b))
     assert found == accesses
 
 

@@ -10,12 +10,11 @@ from random import Random
 import pytest
 
 from dnnc import compiler
-from dnnc.codegen.hopper import tma, wgmma
+from dnnc.codegen.hopper import tma
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
 from dnnc.engines.product.shared_layout_sm90 import chunk_columns
-from dnnc.engines.product.tile_sm90 import Tiling
 from dnnc.options import Options
 from dnnc.target import of
 from tests import random_epilogues
@@ -32,9 +31,8 @@ TODAY = [_DAY * 3 % 300 + i for i in range(3)]
 
 
 def layout(engine, fusion, knobs):
-    """Where everything lies; the instruction does not matter."""
-    row = next(iter(wgmma.INSTRUCTIONS.values()))
-    return Tiling.of(engine.tile_of(fusion, knobs, TARGET), row).shared
+    """Where everything lies."""
+    return engine.tile_of(fusion, knobs, TARGET).shared
 
 
 def is_whole(layout):
