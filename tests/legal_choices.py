@@ -40,10 +40,9 @@ TARGETS = ("sm_80", "sm_90a", "sm_120")
 # Engines whose `legal` counts what their first kernel is launched with, to the byte.
 EXACT = {
     "matmul_sm80", "matmul_sm90", "conv_sm80", "conv_sm90", "conv_product_sm90", "conv_stem_sm90",
-    "conv_wgrad_sm80", "conv_wgrad_sm90", "sdpa_sm80", "sdpa_bwd_sm80", "sdpa_bwd_sm90",
+    "conv_wgrad_sm80", "conv_wgrad_sm90", "sdpa_fwd_sm90", "sdpa_sm80", "sdpa_bwd_sm80",
+    "sdpa_bwd_sm90",
 }  # fmt: skip
-# Engines that have more stages where an output that `legal` counts does not pass shared memory.
-_FILLS = {"sdpa_fwd_sm90"}
 _TRIED = 60  # random choices of knobs, of which `legal` passes some
 
 
@@ -137,7 +136,7 @@ def check(graph: Any, engine: Engine, fusion: Fusion, knobs: Knobs, target: Targ
     assert max(dynamic, default=0) <= target.limits.smem_block_bytes
     if engine.name in EXACT:
         assert max(counted) == max(dynamic), f"{max(counted)} counted, {max(dynamic)} launched"
-    elif counted and engine.name not in _FILLS:
+    elif counted:
         assert max(dynamic, default=0) <= max(counted), f"{counted} counted, {dynamic} launched"
 
 

@@ -82,7 +82,9 @@ def edits(data):
     for path, mapping in mappings(data):
         for key, value in mapping.items():
             others = {k: v for k, v in mapping.items() if k != key}
-            for put in (others, {**others, f"{key}_": value}, {**mapping, key: 1.5}):
+            # An empty record stands for none, where there may be none.
+            dropped = [others] if others else []
+            for put in (*dropped, {**others, f"{key}_": value}, {**mapping, key: 1.5}):
                 yield key, changed(data, path, lambda _, put=put: put)
             if type(value) in (int, bool):  # neither stands for the other
                 other = bool(value) if type(value) is int else int(value)

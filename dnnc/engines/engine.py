@@ -196,6 +196,10 @@ class Engine(ABC):
         what = f"a fusion of engine {self.name} without dnn.tile"
         raise DnncError(Status.BAD_PARAM, what, "dnn.tile as prepare-fusions writes it")
 
+    def completed(self, tile: Any, region: Region) -> Any:
+        """A tiling with what is known when operations are lowered; one that has it as it is."""
+        return tile
+
     @abstractmethod
     def emit(self, region: Region, knobs: Knobs, tile: Any, output: Output) -> None:
         """Builds the kernels, and the steps that launch them, in `output`."""

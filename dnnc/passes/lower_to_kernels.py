@@ -97,9 +97,9 @@ def _emitted(function: Any, gpu_module: Any, target: Target) -> Output:
     with located(function.operation):
         engine_name, knobs = structure.engine_of(function)
         output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
-        engine = engine_named(engine_name)
-        tile = record_of(engine.tiling, structure.tile_of(function))
-        engine.emit(Region.of(function), knobs, tile, output)
+        engine, region = engine_named(engine_name), Region.of(function)
+        tile = engine.completed(record_of(engine.tiling, structure.tile_of(function)), region)
+        engine.emit(region, knobs, tile, output)
         return output
 
 

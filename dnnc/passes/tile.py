@@ -2,7 +2,8 @@
 """tile: writes the tile sizes and the loop order of each fusion as `dnn.tile`.
 
 Precondition: fusions at the linalg stage, with engines.  Postcondition: `dnn.tile` on each
-fusion's function; codegen emits the loops that it says.  What `lower-to-linalg` wrote there stays.
+fusion's function; codegen emits the loops that it says.  What `lower-to-linalg` wrote there stays,
+and is completed by what is known of operations as they are lowered (`Engine.completed`).
 Anchors of engines that work from their decomposition are inlined.
 
     ... attributes {dnn.engine = "pointwise", ...}
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
-from ..engines.plain_data import plain
+from ..engines.plain_data import plain, record_of
 from ..mlir import located
 from .fuse import target_of
 from .pass_base import Pass
@@ -44,6 +45,12 @@ def _tile(module: Any, function: Any) -> None:
     engine = engine_named(name)
     if engine.inlines_anchors:
         structure.inline_anchors(module, function)
-    if "dnn.tile" not in function.attributes:
-        tile = engine.tile(Region.of(function), knobs, target_of(module))
-        function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
+    region = Region.of(function)
+    if "dnn.tile" in function.attributes:
+        known = record_of(engine.tiling, structure.tile_of(function))
+        tile = engine.completed(known, region)
+        if tile is known:
+            return
+    else:
+        tile = engine.tile(region, knobs, target_of(module))
+    function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))

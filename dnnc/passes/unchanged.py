@@ -24,7 +24,7 @@ from ..dialect.difference import Difference, first_difference, has_only
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..engines import engine_named
-from ..engines.plain_data import plain
+from ..engines.plain_data import plain, record_of
 from ..errors import DnncError, Status
 from ..mlir import ir, located, place_of, run_pipeline
 from . import stages
@@ -184,15 +184,16 @@ def _verify_tile(function: Any, made: Any, target: Any) -> None:
     if "dnn.tile" not in function.operation.attributes:
         return
     name, knobs = structure.engine_of(function)
-    if "dnn.tile" in made.operation.attributes:
-        wanted = made.attributes["dnn.tile"]
+    engine, region, mine = engine_named(name), Region.of(function), function.attributes["dnn.tile"]
+    if "dnn.tile" not in made.operation.attributes:
+        wanted = structure.to_attribute(plain(engine.tile(region, knobs, target)))
+    elif mine == (wanted := made.attributes["dnn.tile"]):
+        return
     else:
-        tile = engine_named(name).tile(Region.of(function), knobs, target)
+        tile = engine.completed(record_of(engine.tiling, structure.tile_of(made)), region)
         wanted = structure.to_attribute(plain(tile))
-    if function.operation.attributes["dnn.tile"] != wanted:
-        mine, theirs = (
-            structure.from_attribute(tile) for tile in (function.attributes["dnn.tile"], wanted)
-        )
+    if mine != wanted:
+        mine, theirs = (structure.from_attribute(tile) for tile in (mine, wanted))
         keys = [k for k in (*theirs, *mine) if mine.get(k) != theirs.get(k)]
         raise DnncError(
             Status.BAD_PARAM,

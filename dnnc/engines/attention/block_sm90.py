@@ -91,7 +91,7 @@ class SdpaBlock:
         self.operands = {name: operand(name) for name in sources}
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
-        made = PackedSchedule if t.tiles.entries else Schedule
+        made = PackedSchedule if t.entries else Schedule
         self.schedule = made(self.kernel, self.parts, t, share, packing, self.tables)
 
     def lay_out(self) -> None:

@@ -237,7 +237,7 @@ class SdpaConsumer:
             self._compute_queries(tile, row, cursor)
         q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
         end = whole.end
-        if self.tiling.tiles.skips:
+        if self.tiling.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
         state = first(q, end - 1, whole.end - end)
         # The end of the keys is in the last block.
@@ -366,7 +366,7 @@ class SdpaConsumer:
 
     def _skip(self, here: Slots, count: Any) -> Slots:
         """Lets blocks go by, at the barriers of ping-pong as ever: all warpgroups take as many."""
-        if not self.tiling.tiles.skips:
+        if not self.tiling.skips:
             return here
 
         @loop(0, count, state=here)

@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, RaggedLoad, Rng
+from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, Rng
 from ...errors import Status
 from ...expr import device_dim, minimum, product, typical
 from ...target import Target
@@ -34,6 +33,7 @@ from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from .block_sm90 import SdpaBlock
 from .choice_sm90 import SdpaChoice
+from .facts_sm90 import facts_of, masks_of, tiling_of
 from .few_sm90 import KNOBS as KNOBS_OF_FEW
 from .few_sm90 import few_choices, few_reasons, few_seconds, has_few
 from .kernel_sm90 import emit_attention
@@ -42,16 +42,13 @@ from .kind_sm90 import (
     fp8_knob_reasons,
     fp8_rate_share,
     fp8_reasons,
-    kind_of,
-    kind_of_region,
-    staged_output,
 )
-from .number_ranges import conditions_of, number_tables
+from .number_ranges import number_tables
 from .parts_sm80 import PartsEmitter, PartStore
 from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .sources_sm90 import LEAST_BLOCK
-from .surface import POWERS, head_of, operands, packing_of, surface_reasons
-from .tile_sm90 import OVERLAPPING, FewQueries, Kind, QueryTiles, SdpaTiling, SoftmaxTiling
+from .surface import head_of, operands, surface_reasons
+from .tile_sm90 import Kind, SdpaTiling
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
 _FEW_KEYS = (48, 32)  # which leave registers to a mask that is drawn, or to wide heads
@@ -67,7 +64,6 @@ _SUMS_DRAWING = {1: 152, 2: 120, 3: 0}
 # Rows of a tile -> the inverse of the share of an SM's registers that each of its warpgroups has.
 _PARTS_OF_REGISTERS = {64: 2, 128: 3, 192: 4}
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
-_MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 # Of the rate, of more keys a step than 128, beside what that is without: ALiBi of 16384 keys was
@@ -76,7 +72,6 @@ _ADDING_SHARES = {144: 1.035, 160: 1.035}
 # Of the rate, of keys a step; of 32 and 48 not measured.
 _KEYS_SHARES = {32: 0.75, 48: 0.85, 64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}
 _STAGES_GATHERING = {3: 1.003, 4: 1.006}  # of the rate, of packed sequences
-_PINNED = 1  # eighths of the exponentials
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ class SdpaFwdSm90Engine(Engine):
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        kind = kind_of(fusion)
+        kind = facts_of(fusion).kind
         is_wide = kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW
         rescales, pins = is_wide, is_wide and not _draws(fusion)
         packs = None
@@ -185,8 +180,8 @@ class SdpaFwdSm90Engine(Engine):
         blocks = max(1, min(heads * rows, target.sm_count))
         tiles = heads * rows / blocks if choice.is_dynamic else -(-heads * rows // blocks)
         flops = 2 * choice.queries * choice.keys * (depth + width)
-        kind = kind_of(fusion)
-        q_stages = _tiling(choice, depth, width, kind, staged=0).q_stages
+        kind = facts_of(fusion).kind
+        q_stages = tiling_of(fusion, choice).q_stages
         if kind.is_fp8:
             share = fp8_rate_share(choice, width)
         else:
@@ -204,7 +199,7 @@ class SdpaFwdSm90Engine(Engine):
         return Prediction(LAUNCH_SECONDS + max(seconds, memory + seconds / 8), bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        kind = kind_of(fusion)
+        kind = facts_of(fusion).kind
         if kind.is_fp8 and not kind.promotes:
             return ("TENSOR_CORE", "REDUCED_PRECISION_REDUCTION")
         return ("TENSOR_CORE",)
@@ -218,46 +213,19 @@ class SdpaFwdSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> SdpaTiling:
-        parts = AttentionRegion(region.of_matrices())
-        depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
-        width = region.dims_of(parts.second)[-1].constant
-        assert depth is not None and width is not None, "heads of known sizes"
-        choice = SdpaChoice.of(knobs)
-        tracks = parts.outputs.shows_maximum
-        kind = kind_of_region(parts)
-        if tracks and (choice.parts > 1 or (kind.is_fp8 and not kind.promotes)):
-            # A part's reference is taken for its largest score; and FAST_FLOAT_FOR_FP8 keeps the
-            # lift of weights, by which the largest result is more exact.
-            choice, tracks = replace(choice, rescales=False), False
-        is_longest_first = is_triangular(parts.masks.condition)
-        entries = _packed_entries(parts)
-        numbered = (
-            [] if entries else conditions_of(parts.masks.condition, parts.dims[-1], choice.keys)
-        )
-        axis, heads = -1, 1
-        if choice.packs:
-            k, v = parts.source(0, 1), parts.source(1, 1)
-            packing = packing_of(parts.dims[:-2], k.batch, v.batch)
-            assert packing is not None, "heads that share keys"
-            axis, heads = packing
-        return _tiling(
-            choice, depth, width, kind,
-            staged=-1 if choice.is_of_few else staged_output(parts),
-            packed=(axis, heads),
-            tracks=tracks and choice.rescales,
-            is_longest_first=is_longest_first,
-            is_sparse=bool(parts.masks.blocks or numbered),
-            is_numbered=bool(numbered),
-            gathers=parts.gathers,
-            entries=entries,
-        )  # fmt: skip
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> SdpaTiling:
+        return tiling_of(fusion, SdpaChoice.of(knobs))
+
+    def completed(self, tile: SdpaTiling, region: Region) -> SdpaTiling:
+        if tile.masks is not None:
+            return tile
+        return replace(tile, masks=masks_of(AttentionRegion(region.of_matrices()), tile))
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: SdpaTiling, output: Output) -> None:
         tiling, parts = tile, AttentionRegion(region.of_matrices())
-        has_tables = not tiling.tiles.entries and tiling.few.heads == 1
+        has_tables = not tiling.entries and tiling.few.heads == 1
         tables = number_tables(output, parts, tiling) if has_tables else ()
         names = PartStore.workspace(output, parts.dims, tiling)
         kernel = output.kernel("", tiling.threads)
@@ -280,11 +248,11 @@ class SdpaFwdSm90Engine(Engine):
 
 def _illegal(choice: SdpaChoice, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
     """Reasons against a choice of knobs."""
-    found, kind = attention_of(fusion), kind_of(fusion)
+    found, kind = attention_of(fusion), facts_of(fusion).kind
     reasons: list[Reason] = []
     if choice.keys % kind.step:
         return (knob_reason(f"TILE_N={choice.keys}", f"multiples of {kind.step}"),)
-    tiling = _tiling(choice, *head_of(found), kind, staged=0, entries=_most_entries(found))
+    tiling = tiling_of(fusion, choice)
     if kind.is_fp8:
         reasons += fp8_knob_reasons(choice, tiling, kind, found)
     elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
@@ -312,10 +280,9 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
 
 def _is_candidate(fusion: Fusion, kind: Kind, choice: SdpaChoice) -> bool:
     """Whether a legal tile is worth a look by what it leaves of a thread's registers."""
-    head = head_of(attention_of(fusion))
     if not _draws(fusion):
-        return choice.keys not in _FEW_KEYS or max(head) > _WIDE
-    tiling = _tiling(choice, *head, kind, staged=0)
+        return choice.keys not in _FEW_KEYS or max(head_of(attention_of(fusion))) > _WIDE
+    tiling = tiling_of(fusion, choice)
     return kind.is_fp8 or tiling.sums <= _SUMS_DRAWING[tiling.consumers]
 
 
@@ -357,89 +324,6 @@ def _page_reasons(found: Attention, keys: int) -> list[Reason]:
         for page in dict.fromkeys(pages)
         if keys % page and page % keys
     ]
-
-
-def _tiling(
-    choice: SdpaChoice,
-    depth: int,
-    width: int,
-    kind: Kind,
-    *,
-    staged: int,
-    is_longest_first: bool = False,
-    is_sparse: bool = False,
-    is_numbered: bool = False,
-    gathers: bool = False,
-    entries: int = 0,
-    packed: tuple[int, int] = (-1, 1),
-    tracks: bool = False,
-) -> SdpaTiling:
-    """With the queries of several tiles in shared memory, if they fit."""
-    rescale = POWERS if choice.rescales else 0
-    if kind.is_fp8:
-        rescale //= 4 if kind.promotes else 2
-
-    tiles = QueryTiles(
-        is_dynamic=choice.is_dynamic,
-        skips=is_longest_first and width <= NARROW and not is_sparse,
-        gathers=gathers,
-        entries=entries,
-        is_numbered=is_numbered,
-    )
-    softmax = SoftmaxTiling(
-        rescale, _PINNED if choice.pins else 0, POWERS - rescale if kind.is_fp8 else 0, tracks
-    )
-    few = FewQueries(*packed, choice.parts)
-
-    def of(q_stages: int) -> SdpaTiling:
-        return SdpaTiling(
-            queries=choice.queries,
-            keys=choice.keys,
-            depth=depth,
-            width=width,
-            stages=choice.stages,
-            q_stages=q_stages,
-            staged=staged,
-            is_longest_first=is_longest_first,
-            tiles=tiles,
-            softmax=softmax,
-            kind=kind,
-            few=few,
-        )
-
-    made = map(of, (OVERLAPPING, 2, 1))
-    return next(t for t in made if t.q_stages == 1 or t.smem_bytes <= _SHARED_MEMORY)
-
-
-_SHARED_MEMORY = 227 << 10  # of a block of sm_90
-
-
-def _most_entries(found: Attention) -> int:
-    """Entries of a table of packed queries, where there is one; see `_packed_entries`."""
-    load = found.operands.q.load
-    most = load.padded.shape[0].bounds()[1] if isinstance(load, RaggedLoad) else 0
-    return most if most <= _MOST_ENTRIES else 0
-
-
-def _packed_entries(parts: AttentionRegion) -> int:
-    """Entries of the batch at most, if queries and results are packed; 0: they are not, or too
-    many for a table, or rows of no sequence have elements too, or take part in what others have:
-    where no mask hides them, their queries are zeros, which see keys."""
-    queries, outputs = parts.source(0, 0), parts.outputs
-    entries = queries.entries
-    if queries.kind != "packed" or entries is None or outputs.keeps:
-        return 0
-    shows_others = outputs.has_padded_statistics or bool(outputs.largest)
-    if shows_others and not parts.masks.hide_rows_past(queries.values[0]):
-        return 0
-    results = [
-        value
-        for place, (value, _) in enumerate(parts.region.outputs)
-        if outputs.is_of_result(value) and place not in outputs.largest
-    ]
-    most = entries.bounds()[1]
-    is_fit = most <= _MOST_ENTRIES and all(outputs.packed(value) for value in results)
-    return most if is_fit else 0
 
 
 @remembered

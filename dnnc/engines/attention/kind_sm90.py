@@ -7,9 +7,6 @@ seen to spill nothing.
 from __future__ import annotations
 
 from ... import dtypes
-from ...codegen.attention.region import AttentionRegion
-from ...codegen.hopper import tma
-from ...dialect import structure
 from ...dialect.fusion import Fusion
 from ...errors import Status
 from ..engine import Reason
@@ -17,10 +14,9 @@ from ..product.pattern import knob_reason
 from .choice_sm90 import SdpaChoice
 from .pattern import Attention, attention_of
 from .surface import is_fp8, mixed_reasons
-from .tile_sm90 import Kind, SdpaTiling
+from .tile_sm90 import NARROW, Kind, SdpaTiling
 
 PROMOTED_STEPS = 4  # whose sums the tensor cores add up, with fewer bits than f32
-NARROW = 64  # elements of a value, of which three warpgroups have tiles
 
 _SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
 # Beside a producer that looks up rows, or finds tiles by their numbers, and in place, where a
@@ -38,24 +34,6 @@ _ALONE = 0.55  # of one warpgroup
 _PROMOTED = 160  # elements of a value, whose sums are held twice
 
 
-def kind_of(fusion: Fusion) -> Kind:
-    found = attention_of(fusion)
-    if not is_fp8(found):
-        return Kind()
-    results = [t for t in fusion.outputs if found.second in fusion.upstream(t)]
-    is_wide = any(t.type.bits == 16 for t in results)
-    return Kind(1, 2 if is_wide else 1, found.second.compute_type == dtypes.f32)
-
-
-def kind_of_region(parts: AttentionRegion) -> Kind:
-    """The kind of a region, by what is staged."""
-    if not parts.of_bytes:
-        return Kind()
-    place = staged_output(parts)
-    staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
-    return Kind(1, staged, structure.compute_type_of(parts.calls[1]) == dtypes.f32)
-
-
 def fp8_rate_share(choice: SdpaChoice, width: int) -> float:
     """The share of the tensor cores' rate for 16 bits, as measured on an H100, at 4096 keys."""
     consumers, keys = choice.consumers, choice.keys
@@ -69,27 +47,13 @@ def fp8_rate_share(choice: SdpaChoice, width: int) -> float:
     return share * pinned * stages * (_ALONE if consumers == 1 else 1.0)
 
 
-def staged_output(parts: AttentionRegion) -> int:
-    """The first output of 16 bits, or of fp8 as the operands, that TMA can store; -1:
-    none."""
-    of_bytes = parts.of_bytes
-    for place, (value, tensor) in enumerate(parts.region.outputs):
-        axes = (tensor.rank - 1, tensor.rank - 2)
-        is_narrow = tensor.type.bits == 16 or (of_bytes and tensor.type.is_fp8)
-        is_largest = place in parts.outputs.largest
-        is_fit = is_narrow and not is_largest and tma.refusal(tensor, axes) is None
-        if parts.outputs.is_of_result(value) and is_fit:
-            return place
-    return -1
-
-
 def fp8_reasons(fusion: Fusion) -> list[Reason]:
     """Why an attention of fp8 is declined, beside what all are asked for."""
     found, reasons = attention_of(fusion), list[Reason]()
     if not is_fp8(found):
         return reasons
     reasons += mixed_reasons(found)
-    if kind_of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
+    if found.second.compute_type == dtypes.f32 and (found.width.constant or 0) > _PROMOTED:
         what = f"Dv = {found.width} of fp8 in FLOAT"
         supported = f"up to {_PROMOTED}, or FAST_FLOAT_FOR_FP8"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))

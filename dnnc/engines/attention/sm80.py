@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from ...codegen.attention.mask_ranges import is_triangular
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -36,6 +35,7 @@ from ..product.pattern import knob_reason
 from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 from .kept_sm80 import KeptEmitter
 from .kernel_sm80 import SdpaEmitter
+from .mask_order import MaskOrder
 from .model_sm80 import AttentionWork, seconds_of
 from .operands import copy_reasons
 from .parts_sm80 import PartsEmitter, PartStore
@@ -146,7 +146,7 @@ class SdpaSm80Engine(Engine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found, choice = attention_of(fusion), _Choice.of(knobs)
-        tiling = _tiling(choice, *head_of(found), element_bytes_of(found))
+        tiling = _tiling(fusion, choice)
         reasons: list[Reason] = []
         if choice.packs and packing_in(fusion) is None:
             what = "no heads that share keys and values along one axis of a known size"
@@ -190,7 +190,7 @@ class SdpaSm80Engine(Engine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         work, choice = work_of(fusion), _Choice.of(knobs)
-        tiling = _tiling(choice, work.depth, work.width, work.element_bytes)
+        tiling = _tiling(fusion, choice)
         return seconds_of(work, tiling, choice.packs, target)
 
     def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
@@ -209,22 +209,13 @@ class SdpaSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> Sm80Tiling:
-        parts = AttentionRegion(region.of_matrices())
-        depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
-        width = region.dims_of(parts.second)[-1].constant
-        assert depth is not None and width is not None, "heads of known sizes"
-        axis, heads, choice = -1, 1, _Choice.of(knobs)
-        if choice.packs:
-            k, v = parts.source(0, 1), parts.source(1, 1)
-            found = packing_of(parts.dims[:-2], k.batch, v.batch)
-            assert found is not None, "heads that share keys"
-            axis, heads = found
-        return _tiling(
-            choice, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
-            packed=heads,
-            is_longest_first=is_triangular(parts.masks.condition),
-        )  # fmt: skip
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Sm80Tiling:
+        return _tiling(fusion, _Choice.of(knobs))
+
+    def completed(self, tile: Sm80Tiling, region: Region) -> Sm80Tiling:
+        if tile.masks is not None:
+            return tile
+        return replace(tile, masks=MaskOrder.of(AttentionRegion(region.of_matrices())))
 
     # ---- code
 
@@ -292,16 +283,17 @@ def _piece(width: int) -> int:
     return width // 2 if width % 16 == 0 and width <= 2 * _PIECE else 0
 
 
-def _tiling(
-    choice: _Choice, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
-    packed: int = 1, is_longest_first: bool = False,
-) -> Sm80Tiling:  # fmt: skip
+def _tiling(fusion: Fusion, choice: _Choice) -> Sm80Tiling:
+    """The tiling, but for what masks say."""
+    found = attention_of(fusion)
+    depth, width = head_of(found)
     piece = _piece(width) or width
+    axis, heads = (packing_in(fusion) or (-1, 1)) if choice.packs else (-1, 1)
     return Sm80Tiling(
         queries=choice.queries, keys=choice.keys, depth=depth, width=piece,
         pieces=width // piece,
-        stages=choice.stages, packed_axis=packed_axis, packed=packed,
-        parts=choice.parts, is_longest_first=is_longest_first, element_bytes=element_bytes,
+        stages=choice.stages, packed_axis=axis, packed=heads,
+        parts=choice.parts, element_bytes=element_bytes_of(found),
     )  # fmt: skip
 
 

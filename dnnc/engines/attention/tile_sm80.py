@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...codegen.ampere import mma
 from ...codegen.memory.padded_rows import PaddedRows
 from ...target import WARP_THREADS
+from .mask_order import MaskOrder
 from .surface import POWERS
 
 # Registers of a thread's sums, weights and queries, beside which there is room for the rest.
@@ -21,8 +22,8 @@ class Sm80Tiling:
     width: elements of a value that a block multiplies.  pieces: blocks that have those of a value.
     stages: of keys and values in shared memory.  packed_axis: of the scores, whose
     entries that share keys are rows of one tile, so many of a query as `packed` says; -1, 1: none.
-    parts: blocks that share the keys of a tile.  is_longest_first: tiles of the last queries come
-    first.  element_bytes: of Q, K and V.
+    parts: blocks that share the keys of a tile.  element_bytes: of Q, K and V.
+    masks: None until the scores are lowered.
     """
 
     queries: int
@@ -33,9 +34,14 @@ class Sm80Tiling:
     packed_axis: int = -1
     packed: int = 1
     parts: int = 1
-    is_longest_first: bool = False
     element_bytes: int = 2
     pieces: int = 1
+    masks: MaskOrder | None = None
+
+    @property
+    def is_longest_first(self) -> bool:
+        assert self.masks is not None, "a tiling that is completed"
+        return self.masks.is_longest_first
 
     @property
     def threads(self) -> int:

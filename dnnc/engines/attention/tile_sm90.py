@@ -11,6 +11,7 @@ from ...codegen.hopper.transposed_bytes import TransposedBytes
 from ...codegen.tiles.tile_table import TileTable
 
 _PIN_BYTES = 4  # of the place whose address no store meets
+NARROW = 64  # elements of a value, of which three warpgroups have tiles
 OVERLAPPING = 3  # stages of queries: of a tile, of the one whose result leaves, and of the next
 TRANSPOSERS = 3  # warps of the producer's that transpose values
 
@@ -69,17 +70,14 @@ class SoftmaxTiling:
 class QueryTiles:
     """How blocks go through the tiles of queries.
 
-    is_dynamic: a block takes its next tile when it is free.  skips: a warpgroup lets blocks of keys
-    go by that only others of the tile need.  gathers: whether rows of keys or queries are looked
-    up.  entries: of the batch at most, whose queries are packed and so are their results; 0:
-    others.  is_numbered: whether a mask compares numbers of queries and of keys.
+    is_dynamic: a block takes its next tile when it is free.  gathers: whether rows of keys or
+    queries are looked up.  entries: of the batch at most, whose queries are packed and so are their
+    results: shared memory has room for a table of them; 0: others.
     """
 
     is_dynamic: bool
-    skips: bool
     gathers: bool
     entries: int
-    is_numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,13 +94,29 @@ class FewQueries:
 
 
 @dataclass(frozen=True)
+class SdpaMasks:
+    """The masks' part of a tiling, known when the scores are lowered.
+
+    is_longest_first: tiles of the last queries come first, and end with the last query.
+    is_sparse: whether blocks of keys are left out by more than their place.  is_numbered: whether a
+    mask compares numbers of queries and of keys.  hides_rows: whether rows past the lengths of
+    packed queries have no scores, or no outputs.
+    """
+
+    is_longest_first: bool
+    is_sparse: bool
+    is_numbered: bool
+    hides_rows: bool
+
+
+@dataclass(frozen=True)
 class SdpaTiling:
     """A tile of queries, which goes through blocks of keys.
 
     queries: of a block of threads, 64 a warpgroup.  keys: of a step.  depth, width: elements of a
     query and of a value.  stages: of keys and of values.  q_stages: of queries; the result leaves
     by way of its own tile's.  staged: the place of the output that does, -1: none.
-    is_longest_first: tiles of the last queries come first, and end with the last query.
+    masks: None until the scores are lowered.
     """
 
     queries: int
@@ -112,11 +126,31 @@ class SdpaTiling:
     stages: int
     q_stages: int
     staged: int
-    is_longest_first: bool
     tiles: QueryTiles
     softmax: SoftmaxTiling
     kind: Kind
     few: FewQueries = FewQueries()
+    masks: SdpaMasks | None = None
+
+    @property
+    def _masks(self) -> SdpaMasks:
+        assert self.masks is not None, "a tiling that is completed"
+        return self.masks
+
+    @property
+    def is_longest_first(self) -> bool:
+        return self._masks.is_longest_first
+
+    @property
+    def skips(self) -> bool:
+        """Whether a warpgroup lets blocks of keys go by that only others of the tile need."""
+        is_whole = self.is_longest_first and not self._masks.is_sparse
+        return is_whole and self.width <= NARROW
+
+    @property
+    def entries(self) -> int:
+        """Entries of the batch at most, whose tiles are numbered; 0: those of all rows are."""
+        return self.tiles.entries if self._masks.hides_rows else 0
 
     @property
     def parts(self) -> int:
@@ -149,9 +183,9 @@ class SdpaTiling:
         """Whether a tile's last product and result come beside the next one's first block: where
         there are the registers for both, and all warpgroups go through all blocks."""
         has_room = self.q_stages > 1 and not self.transposes_values and self.consumers < _MANY
-        if self.tiles.is_numbered and self.sums > _MOST_BESIDE_NUMBERS:
+        if self._masks.is_numbered and self.sums > _MOST_BESIDE_NUMBERS:
             has_room = False
-        return has_room and not self.tiles.skips
+        return has_room and not self.skips
 
     @property
     def hands_back_at_once(self) -> bool:

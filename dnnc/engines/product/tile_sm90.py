@@ -85,8 +85,8 @@ class Tiling:
 
     @property
     def promoted_stages(self) -> int:
-        """Stages whose sums are added to f32 sums together, where warps transpose both operands: of 128
-        bytes of k."""
+        """Stages whose sums are added to f32 sums together, where warps transpose both operands:
+        of 128 bytes of k."""
         is_transposed = all(operand.path == "rewritten" for operand in self.operands)
         return wgmma.ROW_BYTES // self.row_bytes if is_transposed else 1
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from dnnc import dtypes
+from dnnc import compiler, dtypes
 from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
+from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
-from dnnc.engines.attention import fwd_sm90
 from dnnc.engines.attention.fwd_sm90 import SDPA_FWD_SM90
+from dnnc.engines.plain_data import record_of
 from dnnc.options import Options
 from dnnc.target import of
 from tests import attention_graphs as graphs
@@ -500,18 +501,15 @@ def test_rows_past_packed_queries_that_no_mask_hides(queries, config, dtype, all
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(40, 5), (40,)])
 @pytest.mark.parametrize("cumulative", [False, True])
-def test_tiles_of_packed_queries_are_those_of_sequences(lengths, cumulative, monkeypatch):
+def test_tiles_of_packed_queries_are_those_of_sequences(lengths, cumulative):
     """Where a mask hides the rest, though statistics have it."""
-    found, packed_entries = [], fwd_sm90._packed_entries
-
-    def recorded(parts):
-        found.append(packed_entries(parts))
-        return found[-1]
-
-    monkeypatch.setattr(fwd_sm90, "_packed_entries", recorded)
     g, _ = graphs.packed(lengths, lengths, cumulative=cumulative)
-    compile_graph(g.graph.finalize(), TARGET, Options(engine="sdpa_fwd_sm90"))
-    assert found == [len(lengths)]
+    with dnn.context():
+        work = compiler.start(g.graph.finalize(), of(TARGET))
+        compiler.advance(work, "linalg", Options(engine="sdpa_fwd_sm90"))
+        (function,) = structure.fusion_functions(work.module)
+        tiling = record_of(SDPA_FWD_SM90.tiling, structure.tile_of(function))
+    assert tiling.entries == len(lengths)
 
 
 def test_the_whole_is_one_fusion_of_the_engine():

@@ -1,16 +1,18 @@
 """Tiles that a block of sdpa_fwd_sm90 takes one after the other, in the interpreter: the last
 product of one stands beside the first of the next."""
 
+from dataclasses import replace
+
 import pytest
 
 from dnnc.engines.attention.choice_sm90 import SdpaChoice
-from dnnc.engines.attention.fwd_sm90 import _tiling
-from dnnc.engines.attention.tile_sm90 import Kind
+from dnnc.engines.attention.facts_sm90 import tiling_of
+from dnnc.engines.attention.tile_sm90 import SdpaMasks
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
 from tests.engines.attention.test_few_sm90 import HEADS, SHARED
 from tests.engines.attention.test_fp8_sm90 import run as run_fp8
-from tests.engines.attention.test_fwd_sm90 import inputs_of, run
+from tests.engines.attention.test_fwd_sm90 import fusion_of, inputs_of, run
 from tests.fp8_attention import FAST, attention
 from tests.support import multiprocessors
 
@@ -53,7 +55,9 @@ def test_tiles_of_a_block(name, monkeypatch):
 def test_tiles_overlap_where_there_are_registers(width, is_numbered, overlaps):
     """Under a mask that compares numbers, 128 keys of heads of 128 would spill."""
     choice = SdpaChoice(128, 128, 2, True, True, True)
-    tiling = _tiling(choice, width, width, Kind(), staged=0, is_numbered=is_numbered)
+    fusion = fusion_of(Pattern(depth=width, width=width))
+    masks = SdpaMasks(False, is_numbered, is_numbered, True)
+    tiling = replace(tiling_of(fusion, choice), masks=masks)
     assert tiling.overlaps == overlaps
 
 
