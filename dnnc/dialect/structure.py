@@ -150,10 +150,11 @@ def engine_of(function: Any) -> tuple[str, dict[str, int]]:
 
 
 def tile_of(function: Any) -> Any:
-    """The engine's tiling of a fusion; BAD_PARAM before tile has run."""
+    """The engine's tiling of a fusion; BAD_PARAM before lower-to-linalg has run."""
     attributes = function.operation.attributes
     if "dnn.tile" not in attributes:
-        raise DnncError(Status.BAD_PARAM, f"@{function.name.value} has no dnn.tile", "tile first")
+        what = f"@{function.name.value} has no dnn.tile"
+        raise DnncError(Status.BAD_PARAM, what, "dnn.tile as prepare-fusions writes it")
     return from_attribute(attributes["dnn.tile"])
 
 
@@ -222,6 +223,11 @@ def anchor_of(call: Any) -> Any:
 def compute_type_of(call: Any) -> DType:
     """The compute type of the anchor that a call names."""
     return dnn.attribute_value(anchor_of(call).attributes["dnn.compute_type"], DType)
+
+
+def calls_anchors(function: Any) -> bool:
+    """Whether anchors stand in functions of their own, which it calls."""
+    return any(op.operation.name == "func.call" for op in function.entry_block.operations)
 
 
 def inline_anchors(module: Any, function: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.patterns import Pattern
-from ..errors import DnncError, Status
+from ..errors import Status
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -180,21 +180,12 @@ class Engine(ABC):
         of products in place of images, or as it is; with the names that `emit` looks up."""
         return Prepared(fusion)
 
+    @abstractmethod
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Any:
         """The tiling by which kernels are built, of what `legal` judges knobs by: a `tiling`.
 
-        Arguments are numbered as the inputs of the fusion that `prepared` gives.  None: `tile`
-        reads it off the region.
+        Arguments are numbered as the inputs of the fusion that `prepared` gives.
         """
-        return None
-
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> Any:
-        """The tiling, read off a region at the linalg stage.
-
-        Only engines without `tile_of` are asked.
-        """
-        what = f"a fusion of engine {self.name} without dnn.tile"
-        raise DnncError(Status.BAD_PARAM, what, "dnn.tile as prepare-fusions writes it")
 
     def completed(self, tile: Any, region: Region) -> Any:
         """A tiling with what is known when operations are lowered; one that has it as it is."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dialect.ops import Concatenate
-from ..dialect.ops.views import View, coordinates
+from ..dialect.ops.views import View, coordinates, steps_along
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import arith, ir, tensor
@@ -40,16 +40,11 @@ def _cuts(op: View, maps: Sequence[Any]) -> bool:
 
 def _single_dim(expr: Expr, at: Sequence[Expr]) -> Any:
     """expr as an affine map's result, if it is a constant or one coordinate scaled and shifted."""
-    if expr.constant is not None:
-        return ir.AffineExpr.get_constant(expr.constant)
-    for axis, coordinate in enumerate(at):
-        if coordinate.constant is None and expr.dims() == coordinate.dims():
-            (dim,) = coordinate.dims()
-            step = dict(expr.terms).get((dim,))
-            offset = (expr - coordinate * step).constant if step is not None else None
-            if offset is not None:
-                return ir.AffineExpr.get_dim(axis) * step + offset
-    return None
+    found = steps_along(expr, at)
+    if found is None or isinstance(found, int):
+        return None if found is None else ir.AffineExpr.get_constant(found)
+    axis, step, offset = found
+    return ir.AffineExpr.get_dim(axis) * step + offset
 
 
 def _extract(value: Any, at: Sequence[Expr], sizes: SizeValues) -> Any:

@@ -24,6 +24,7 @@ from ..codegen.region import Region
 from ..dialect import structure
 from ..engines import engine_named
 from ..engines.plain_data import record_of
+from ..errors import DnncError, Status
 from ..expr import Expr
 from ..mlir import gpu, ir, located
 from ..plan import codec
@@ -97,8 +98,12 @@ def _emitted(function: Any, gpu_module: Any, target: Target) -> Output:
     with located(function.operation):
         engine_name, knobs = structure.engine_of(function)
         output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
-        engine, region = engine_named(engine_name), Region.of(function)
-        tile = engine.completed(record_of(engine.tiling, structure.tile_of(function)), region)
+        engine = engine_named(engine_name)
+        region, tile = Region.of(function), record_of(engine.tiling, structure.tile_of(function))
+        is_inlined = not (engine.inlines_anchors and structure.calls_anchors(function))
+        if engine.completed(tile, region) is not tile or not is_inlined:
+            what = f"@{function.name.value}, whose dnn.tile is not complete"
+            raise DnncError(Status.BAD_PARAM, what, "tile first")
         engine.emit(region, knobs, tile, output)
         return output
 

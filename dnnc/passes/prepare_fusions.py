@@ -64,8 +64,7 @@ def _prepare(function: Any, target: Any) -> None:
         function = structure.replace_fusion(function, prepared.fusion)
     _mark(function, prepared)
     function.attributes[structure.PREPARED] = ir.UnitAttr.get()
-    if tile is not None:
-        function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
+    function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
 
 
 def _mark(function: Any, prepared: Prepared) -> None:

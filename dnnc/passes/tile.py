@@ -1,13 +1,12 @@
 # pyright: basic
-"""tile: writes the tile sizes and the loop order of each fusion as `dnn.tile`.
+"""tile: completes `dnn.tile` of each fusion by what is known once operations are lowered.
 
-Precondition: fusions at the linalg stage, with engines.  Postcondition: `dnn.tile` on each
-fusion's function; codegen emits the loops that it says.  What `lower-to-linalg` wrote there stays,
-and is completed by what is known of operations as they are lowered (`Engine.completed`).
-Anchors of engines that work from their decomposition are inlined.
+Precondition: fusions at the linalg stage, with engines and the tilings that `prepare-fusions`
+wrote.  Postcondition: `dnn.tile` says all that codegen needs (`Engine.completed`); anchors of
+engines that work from their decomposition are inlined.
 
-    ... attributes {dnn.engine = "pointwise", ...}
-->  ... attributes {dnn.tile = {loops = [[0, 1], [2]], patch = [], threads = 256, unroll = 4, ...}}
+    ... attributes {dnn.tile = {keys = 128, masks = {}, ...}}
+->  ... attributes {dnn.tile = {keys = 128, masks = {is_longest_first = true, ...}, ...}}
 
 The keys and their types are the fields of `Engine.tiling`, by which stages are verified.
 """
@@ -22,7 +21,6 @@ from ..dialect import structure
 from ..engines import engine_named
 from ..engines.plain_data import plain, record_of
 from ..mlir import located
-from .fuse import target_of
 from .pass_base import Pass
 
 
@@ -41,16 +39,10 @@ class Tile(Pass):
 
 
 def _tile(module: Any, function: Any) -> None:
-    name, knobs = structure.engine_of(function)
-    engine = engine_named(name)
+    engine = engine_named(structure.engine_of(function)[0])
     if engine.inlines_anchors:
         structure.inline_anchors(module, function)
-    region = Region.of(function)
-    if "dnn.tile" in function.attributes:
-        known = record_of(engine.tiling, structure.tile_of(function))
-        tile = engine.completed(known, region)
-        if tile is known:
-            return
-    else:
-        tile = engine.tile(region, knobs, target_of(module))
-    function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
+    known = record_of(engine.tiling, structure.tile_of(function))
+    tile = engine.completed(known, Region.of(function))
+    if tile is not known:
+        function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))

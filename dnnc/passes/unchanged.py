@@ -60,7 +60,7 @@ def verify(module: Any, stage: str) -> None:
     if stage == "linalg":
         for function, made in zip(functions, structure.fusion_functions(wanted), strict=True):
             with located(function.operation):
-                _verify_tile(function, made, target_of(module))
+                _verify_tile(function, made)
 
 
 def _verify_digest(module: Any, graph: OperationGraph) -> None:
@@ -126,7 +126,7 @@ def _made_anew(
         LowerToLinalg().run(made)
         for function, old in zip(structure.fusion_functions(made), functions, strict=True):
             engine = engine_named(structure.engine_of(function)[0])
-            if engine.inlines_anchors and "dnn.tile" in old.operation.attributes:
+            if engine.inlines_anchors and not structure.calls_anchors(old):
                 structure.inline_anchors(made, function)
     return made
 
@@ -179,19 +179,16 @@ def _after(module: Any, passes: str) -> Any:
     return copy
 
 
-def _verify_tile(function: Any, made: Any, target: Any) -> None:
+def _verify_tile(function: Any, made: Any) -> None:
     """made: the function as it was made anew."""
     if "dnn.tile" not in function.operation.attributes:
         return
-    name, knobs = structure.engine_of(function)
-    engine, region, mine = engine_named(name), Region.of(function), function.attributes["dnn.tile"]
-    if "dnn.tile" not in made.operation.attributes:
-        wanted = structure.to_attribute(plain(engine.tile(region, knobs, target)))
-    elif mine == (wanted := made.attributes["dnn.tile"]):
+    name, mine = structure.engine_of(function)[0], function.attributes["dnn.tile"]
+    if mine == made.attributes["dnn.tile"]:
         return
-    else:
-        tile = engine.completed(record_of(engine.tiling, structure.tile_of(made)), region)
-        wanted = structure.to_attribute(plain(tile))
+    engine = engine_named(name)
+    tile = record_of(engine.tiling, structure.tile_of(made))
+    wanted = structure.to_attribute(plain(engine.completed(tile, Region.of(function))))
     if mine != wanted:
         mine, theirs = (structure.from_attribute(tile) for tile in (mine, wanted))
         keys = [k for k in (*theirs, *mine) if mine.get(k) != theirs.get(k)]

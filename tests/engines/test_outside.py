@@ -76,7 +76,7 @@ class OneElement(Engine):
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         return Prediction(self.seconds, "memory")
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> Threads:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Threads:
         return Threads(knobs["BLOCK_SIZE"])
 
     def emit(self, region: Region, knobs: Knobs, tile: Threads, output: Output) -> None:
@@ -171,7 +171,7 @@ class Forgetful(Engine):
 
     name, index = "forgetful", 1001
     supports, candidates, predict = OneElement.supports, OneElement.candidates, OneElement.predict
-    tile, emit = OneElement.tile, OneElement.emit
+    tile_of, emit = OneElement.tile_of, OneElement.emit
 
 
 @pytest.mark.parametrize(

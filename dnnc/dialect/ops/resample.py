@@ -316,6 +316,10 @@ class ResampleBackward(Resampling):
     )
     dx: Tensor = result("[N, C, (D, H,) W]", backend="DXDESC")
 
+    @property
+    def read_operands(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.operands if t is not self.x and t is not self.y)
+
     def infer(self) -> None:
         if self.dx.dims is None:
             if self.x is None:

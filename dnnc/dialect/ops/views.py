@@ -38,6 +38,21 @@ def coordinates(dims: Sequence[Expr]) -> tuple[Expr, ...]:
     )
 
 
+def steps_along(expr: Expr, at: Sequence[Expr]) -> int | tuple[int, int, int] | None:
+    """A coordinate as a number, or as one of those `at`, scaled and shifted: (axis, step, offset);
+    None: anything else."""
+    if expr.constant is not None:
+        return expr.constant
+    for axis, coordinate in enumerate(at):
+        if coordinate.constant is None and expr.dims() == coordinate.dims():
+            (dim,) = coordinate.dims()
+            step = dict(expr.terms).get((dim,))
+            offset = (expr - coordinate * step).constant if step is not None else None
+            if step is not None and offset is not None:
+                return axis, step, offset
+    return None
+
+
 class View(Op):
     """Y[i] = X[source(i)]: what transpose, slice and reshape share."""
 

@@ -199,22 +199,22 @@ class SdpaBwdSm80Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> GradientPasses:
-        parts = GradientRegion(region.of_matrices())
-        q, do = (region.dims_of(parts.call_k.operands[1]), region.dims_of(parts.call_p.operands[0]))
-        depth, width = q[-1].constant, do[-1].constant
-        assert depth is not None and width is not None, "heads of known sizes"
-        of_keys, of_queries = (
-            is_falling(transposed(parts.condition)),
-            is_triangular(parts.condition),
-        )
-        choice = _Choice.of(knobs)
-        if choice.is_one:  # a block has all tiles of one head
-            of_keys = of_queries = False
-        passes = _passes(choice, depth, width, has_scores=parts.has_scores)
-        return GradientPasses(tuple(
-            replace(p, is_longest_first=of_keys if p.of_keys else of_queries) for p in passes
-        ))  # fmt: skip
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> GradientPasses:
+        choice, found = _Choice.of(knobs), gradient_of(fusion)
+        head = head_of(found, _MOST_ELEMENTS)
+        passes = _passes(choice, *head, has_scores=found.scores is not None)
+        # A block that has all tiles of one head takes them in any order.
+        return GradientPasses(tuple(passes), has_order=choice.is_one)
+
+    def completed(self, tile: GradientPasses, region: Region) -> GradientPasses:
+        if tile.has_order:
+            return tile
+        condition = GradientRegion(region.of_matrices()).condition
+        of_keys, of_queries = is_falling(transposed(condition)), is_triangular(condition)
+        passes = [
+            replace(p, is_longest_first=of_keys if p.of_keys else of_queries) for p in tile.passes
+        ]
+        return GradientPasses(tuple(passes), has_order=True)
 
     # ---- code
 

@@ -22,7 +22,7 @@ Source: Shah et al., "FlashAttention-3", 2024.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from ...codegen.attention.gradient_region import GradientRegion, transposed
@@ -69,7 +69,7 @@ from .bwd_surface import (
     shape_reasons,
     type_reasons,
 )
-from .bwd_tile_sm90 import LONG_QUERIES, GradientTiling
+from .bwd_tile_sm90 import LONG_QUERIES, GradientOrder, GradientTiling
 from .bwd_transposed import narrow
 from .bwd_wide_sm90 import WideGradientEmitter
 from .bwd_widened import widened
@@ -224,26 +224,29 @@ class SdpaBwdSm90Engine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> GradientTiling:
-        parts, choice = GradientRegion(region), _Choice.of(knobs)
-        q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
-        depth, width = q[-1].constant, v[-1].constant
-        assert depth is not None and width is not None, "heads of known sizes"
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> GradientTiling:
+        found = gradient_of(fusion)
+        head = head_of(found, _MOST_ELEMENTS)
+        return _tiling(_Choice.of(knobs), *head, is_fp8=found.is_fp8)
+
+    def completed(self, tile: GradientTiling, region: Region) -> GradientTiling:
+        if tile.order is not None:
+            return tile
+        parts = GradientRegion(region)
         is_longest_first = is_falling(transposed(parts.condition))
-        is_ordered = not choice.in_any_order
         joins_heads = (
-            parts.group > choice.parts
-            and (is_longest_first or is_ordered)
+            parts.group > tile.parts
+            and (is_longest_first or tile.is_ordered)
             and not differs_by_head(parts)
         )
-        plain = _tiling(choice, depth, width, is_fp8=parts.is_fp8)
-        return _tiling(
-            choice, depth, width, is_longest_first=is_longest_first,
+        order = GradientOrder(
+            is_longest_first,
             cuts=any(parts.source(name).kind for name in ("q", "k", "v", "do")),
-            is_listed=sparsity_of(parts, plain.queries, plain.keys).is_any,
             joins_heads=joins_heads,
-            descends=joins_heads or (is_ordered and parts.has_masks), is_fp8=parts.is_fp8,
-        )  # fmt: skip
+            descends=joins_heads or (tile.is_ordered and parts.has_masks),
+            is_listed=sparsity_of(parts, tile.queries, tile.of_form().keys).is_any,
+        )
+        return replace(tile, order=order)
 
     # ---- code
 
@@ -339,18 +342,15 @@ def _layout_reasons(found: Gradient, fusion: Fusion) -> list[Reason]:
 # ---- tilings
 
 
-def _tiling(
-    choice: _Choice, depth: int, width: int, *, is_longest_first: bool = False, cuts: bool = False,
-    joins_heads: bool = False, descends: bool = False, is_listed: bool = False,
-    is_fp8: bool = False,
-) -> GradientTiling:  # fmt: skip
+def _tiling(choice: _Choice, depth: int, width: int, *, is_fp8: bool) -> GradientTiling:
+    """The tiling, but for what masks and lengths say."""
     queries = at_once = choice.queries
     form = GradientTiling.form_of(depth, width, is_fp8=is_fp8)
     if form == "long":
         queries = LONG_QUERIES
     return GradientTiling(
-        queries, depth, width, is_longest_first, cuts, choice.parts, joins_heads,
-        not choice.in_any_order, descends, is_listed, form, at_once,
+        queries, depth, width, parts=choice.parts, is_ordered=not choice.in_any_order, form=form,
+        at_once=at_once,
     ).of_form()  # fmt: skip
 
 

@@ -134,6 +134,8 @@ class PassTiling(PlainTiling):
 
 @dataclass(frozen=True)
 class GradientPasses:
-    """The tiling of sdpa_bwd_sm80: that of each of its kernels."""
+    """The tiling of sdpa_bwd_sm80: that of each of its kernels.  has_order: whether it is known
+    which tiles come first, as it is when the scores are lowered."""
 
     passes: tuple[PassTiling, ...]
+    has_order: bool

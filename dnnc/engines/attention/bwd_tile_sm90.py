@@ -21,33 +21,66 @@ _MOST_COLUMNS = 128  # of dQ, else
 
 
 @dataclass(frozen=True)
+class GradientOrder:
+    """The masks' and lengths' part of a tiling, known when the scores are lowered.
+
+    is_longest_first: tiles of the first keys have the most queries, and come first.  cuts: whether
+    rows of an operand are zeros past lengths.  joins_heads: a tile goes through its query heads of
+    a block of queries before the next block.
+    descends: a tile goes from its last block of queries to its first, so that all of a causal mask
+    begin together, and the first keys, which come first, are the first to add to dQ: none waits
+    long for its turn.  is_listed: whether lists say which blocks of queries a tile needs.
+    """
+
+    is_longest_first: bool
+    cuts: bool
+    joins_heads: bool
+    descends: bool
+    is_listed: bool
+
+
+_UNKNOWN = GradientOrder(False, False, False, False, False)
+
+
+@dataclass(frozen=True)
 class GradientTiling:
     """A tile of keys, which goes through blocks of queries.
 
-    queries: of a step.  depth, width: elements of a query and of a value.  is_longest_first: tiles
-    of the first keys have the most queries, and come first.  cuts: whether rows of an operand are
-    zeros past lengths.  parts: tiles that share the query heads of the same keys, whose sums of dK
-    and dV another kernel adds up.  joins_heads: a tile goes through its query heads of a block of
-    queries before the next block.  is_ordered: tiles add to dQ in the order of their keys.
-    descends: a tile goes from its last block of queries to its first, so that all of a causal mask
-    begin together, and the first keys, which come first, are the first to add to dQ: none waits
-    long for its turn.  is_listed: whether lists say which blocks of queries a tile needs.  form:
-    see `of_form`.  at_once: of the long form, queries of a block whose scores are in registers
-    together.
+    queries: of a step.  depth, width: elements of a query and of a value.  parts: tiles that share
+    the query heads of the same keys, whose sums of dK and dV another kernel adds up.
+    is_ordered: tiles add to dQ in the order of their keys.  form: see `of_form`.
+    at_once: of the long form, queries of a block whose scores are in registers together.
+    order: None until the scores are lowered.
     """
 
     queries: int
     depth: int
     width: int
-    is_longest_first: bool
-    cuts: bool = False
     parts: int = 1
-    joins_heads: bool = False
     is_ordered: bool = False
-    descends: bool = False
-    is_listed: bool = False
     form: str = ""
     at_once: int = LONG_QUERIES
+    order: GradientOrder | None = None
+
+    @property
+    def is_longest_first(self) -> bool:
+        return (self.order or _UNKNOWN).is_longest_first
+
+    @property
+    def cuts(self) -> bool:
+        return (self.order or _UNKNOWN).cuts
+
+    @property
+    def joins_heads(self) -> bool:
+        return (self.order or _UNKNOWN).joins_heads
+
+    @property
+    def descends(self) -> bool:
+        return (self.order or _UNKNOWN).descends
+
+    @property
+    def is_listed(self) -> bool:
+        return (self.order or _UNKNOWN).is_listed
 
     def of_form(self) -> GradientTiling:
         """This tiling, as the record of its form."""

@@ -184,9 +184,8 @@ class ConvWgradDepthwiseEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> RowStripTiling:
-        shape = shape_of_call(region, anchor_call(region))
-        choice = _Choice.of(knobs)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> RowStripTiling:
+        shape, choice = shape_of(wgrad_of(fusion)), _Choice.of(knobs)
         width = choice.width(shape)
         return RowStripTiling(
             vector_elems=width,

@@ -33,7 +33,7 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr, ceildiv
 from ...mlir import arith, nvvm
 from ...target import Target
-from ..elementwise.pointwise import iteration
+from ..elementwise.pointwise import iteration_of_region
 from ..product.region_sm90 import product_calls
 from ..surface import MEMSET_SECONDS
 from .loss_sums_sm90 import LossTotals
@@ -102,8 +102,8 @@ def emit_sum(
     gone = before - values_before(region, [result for result, _ in region.outputs])
     arguments = {v: t for v, t in region.arguments.items() if v not in gone}
     region = replace(region, arguments={**arguments, value: sums})
-    groups, width = iteration(region, _ACCESS_BYTES)
-    loops = Loops(region.outputs[0][1].shape, tuple(map(tuple, groups)), width)
+    groups, width = iteration_of_region(region, _ACCESS_BYTES)
+    loops = Loops(region.outputs[0][1].shape, groups, width)
     beside = shape if shape is not None and shape.beside > 1 else None
     if not loops.is_whole or (beside and 0 in groups[-1]):
         loops = replace(loops, width=1)

@@ -93,7 +93,7 @@ class PeersEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> PeersTiling:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> PeersTiling:
         return PeersTiling(_THREADS)
 
     # ---- code

@@ -14,8 +14,9 @@ works on single elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from ...codegen import ops
@@ -35,9 +36,12 @@ from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..knob_values import KnobValues
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
+from ..views.accesses import reads, takes_apart
 from ..views.refined import refined
-from .shared import costly_of_fusion, costly_of_region, shared_places, shared_seconds
+from .shared import costly_of_fusion, shared_places, shared_seconds
 from .sweep import Sweep
+
+Iteration = tuple[tuple[tuple[int, ...], ...], int]
 
 _THREADS = 256
 _MOST_SHARED = 8  # fragments of a thread that share costly functions
@@ -105,9 +109,9 @@ class FragmentEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         choice = FragmentChoice.of(knobs)
-        groups, width = iteration(region, choice.load_bytes)
+        groups, width = iteration_of(self.prepared(fusion).fusion, choice.load_bytes)
         return FragmentTiling(groups, width, _THREADS, choice.fragments)
 
     # ---- code
@@ -205,13 +209,13 @@ class PointwiseEngine(FragmentEngine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(refined(fusion))
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         """A thread's fragments lie along an axis where they share costly functions, if there is
         one."""
-        tile = super().tile(region, knobs, target)
-        first = region.outputs[0][1]
-        found = shared_places(first, costly_of_region(region), tile.unroll)
-        is_boolean = any(tensor.type.kind == "b" for _, tensor in region.outputs)
+        tile, fusion = super().tile_of(fusion, knobs, target), self.prepared(fusion).fusion
+        first = fusion.outputs[0]
+        found = shared_places(first, costly_of_fusion(fusion), tile.unroll)
+        is_boolean = any(tensor.type.kind == "b" for tensor in fusion.outputs)
         if found is None or is_boolean:
             return tile
         axis, places = found
@@ -233,14 +237,34 @@ def _patches_of(region: Region, tile: FragmentTiling) -> Patches:
     return Patches(shape, tile.loops, tile.vector_elems, dict(tile.patch))
 
 
-def iteration(region: Region, load_bytes: int) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """(loop groups, elements of a fragment) for the outputs of a region."""
-    tensors = [tensor for _, tensor in region.outputs]
+def tiling_of_region(region: Region, choice: FragmentChoice) -> FragmentTiling:
+    """The tiling of a kernel of pointwise work beside a fusion's own."""
+    groups, width = iteration_of_region(region, choice.load_bytes)
+    return FragmentTiling(groups, width, _THREADS, choice.fragments)
+
+
+def iteration_of(fusion: Fusion, load_bytes: int) -> Iteration:
+    """(loop groups, elements of a fragment) for the outputs of a fusion."""
+    apart = partial(takes_apart, fusion)
+    return _iteration(fusion.outputs, reads(fusion), load_bytes, apart)
+
+
+def iteration_of_region(region: Region, load_bytes: int) -> Iteration:
+    """The iteration for the outputs of a kernel beside a fusion's own."""
+    outputs = [tensor for _, tensor in region.outputs]
+    found = [(region.arguments[v], a) for v, a in region.reads() if v in region.arguments]
+    return _iteration(outputs, found, load_bytes, region.takes_apart)
+
+
+def _iteration(
+    tensors: Sequence[Tensor],
+    found: Sequence[tuple[Tensor, Access]],
+    load_bytes: int,
+    takes_apart: Callable[[Sequence[tuple[Tensor, Access]]], bool],
+) -> Iteration:
+    """tensors: the outputs.  found: how inputs are addressed."""
     first = tensors[0]
-    accesses: list[tuple[Tensor, Access]] = [(t, identity_access(t.rank)) for t in tensors]
-    for leaf, access in region.reads():
-        if leaf in region.arguments:
-            accesses.append((region.arguments[leaf], access))
+    accesses = [*((t, identity_access(t.rank)) for t in tensors), *found]
     if first.elements().constant == 1:
         return (), 1
     booleans = [t for t in tensors if t.type.kind == "b"]
@@ -251,7 +275,7 @@ def iteration(region: Region, load_bytes: int) -> tuple[tuple[tuple[int, ...], .
         assert order is not None
         return (order,), max(8, width)
     # One number of 64 bits is less work than divisions that give two of 32, if it is all.
-    is_wide = not region.takes_apart(accesses)
+    is_wide = not takes_apart(accesses)
     order = stride_order(first.shape, first.layout)
     groups = loop_groups(first.shape, order, accesses, is_wide=is_wide)
     if len(groups) > 1:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 from ...codegen import ops
 from ...codegen.kernel import Kernel, bits_of_count
 from ...codegen.output import Output
-from ...codegen.region import Region, loop_groups
+from ...codegen.region import Region
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
@@ -32,8 +32,7 @@ from ...dialect.fusion import Fusion
 from ...dialect.ops import Reduction
 from ...dialect.tensor import text
 from ...errors import Status
-from ...expr import Expr, ceildiv, product, typical
-from ...mlir import ir
+from ...expr import ceildiv, product, typical
 from ...target import WARP_THREADS, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
@@ -47,10 +46,11 @@ from ..surface import (
     too_large_reasons,
 )
 from ..views.reduced import (
-    accesses_of,
     agreement_reasons,
     axis_order,
+    counts_whole,
     is_of_indices,
+    reduced_axes,
     reductions_of,
     runs_along_row,
     sizes_along,
@@ -218,37 +218,21 @@ class ReductionEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> ReductionTiling:
-        reductions = [op for op in region.generics() if is_reduction(op)]
-        dims = region.dims_of(inputs_of(reductions[0])[0])
-        kept_dims = region.dims_of(reductions[0].results[0])
-        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
-        accesses = accesses_of(region, reductions)
-        order = axis_order(dims, accesses)
-        reduced_order = [axis for axis in order if axis not in kept]
-        is_wide = not region.takes_apart(accesses)
-        groups = [
-            loop_groups(dims, axes, accesses, is_wide=is_wide)
-            for axes in ([a for a in order if a in kept], reduced_order)
-        ]
-        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
-        is_row = not fastest or fastest[0] not in kept
-        smallest = min(max(8, t.type.bits) for t, _ in accesses)
-        width = max(1, 128 // smallest)
-        inner = groups[1 if is_row else 0][-1:]
-        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> ReductionTiling:
+        reductions, choice = reductions_of(fusion), _Choice.of(knobs)
+        axes = reduced_axes(fusion, reductions, axis_order, counts_whole)
+        width, size = max(1, 128 // axes.smallest), axes.along(is_row=axes.is_row)
         while size.known_divisor() % width:
             width //= 2
-        choice = _Choice.of(knobs)
-        if not is_row and choice.rows > 1:
-            sizes = [_element_bytes(op) for op in reductions]
+        if not axes.is_row and choice.rows > 1:
+            sizes = [total_type(fusion, op).bits // 8 for op in reductions]
             while width > 1 and _shared_bytes(sizes, width) > _MOST_SHARED_BYTES:
                 width //= 2
         return ReductionTiling(
-            kept=groups[0],
-            reduced=groups[1],
+            kept=axes.kept,
+            reduced=axes.reduced,
             vector_elems=width,
-            along="row" if is_row else "column",
+            along="row" if axes.is_row else "column",
             threads=_THREADS,
             rows=choice.rows,
             slices=choice.slices,
@@ -263,11 +247,6 @@ class ReductionEngine(Engine):
 def _shared_bytes(sizes: Sequence[int], width: int) -> int:
     """Bytes that threads above each other combine; sizes: of an element of each total."""
     return _THREADS * width * sum(sizes)
-
-
-def _element_bytes(reduction: Any) -> int:
-    """Bytes of a total's element."""
-    return ir.RankedTensorType(reduction.results[0].type).element_type.width // 8
 
 
 @dataclass

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from ...codegen.region import Region
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.patches import apart
@@ -31,7 +30,7 @@ from ...target import Target
 from ..engine import NHWC, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
-from .pointwise import FragmentChoice, FragmentEngine, FragmentTiling, iteration
+from .pointwise import FragmentChoice, FragmentEngine, FragmentTiling, iteration_of
 
 # Instructions of a thread for each element of a fragment: of the element, of each element of a
 # window that is read for it, and of each that it takes; how many a second run, as a share of the
@@ -146,11 +145,11 @@ class ResampleEngine(FragmentEngine):
         places = math.prod(_Choice.of(knobs).sizes(fusion.outputs[0].rank).values())
         return -(-super()._blocks(fusion, knobs) // places)
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> FragmentTiling:
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         """As for pointwise work, in fragments that lie in one row of the innermost axis."""
-        tile, choice = super().tile(region, knobs, target), _Choice.of(knobs)
-        groups, width = iteration(region, choice.load_bytes)
-        tensors = [tensor for _, tensor in region.outputs]
+        tile, choice = super().tile_of(fusion, knobs, target), _Choice.of(knobs)
+        groups, width = iteration_of(fusion, choice.load_bytes)
+        tensors = fusion.outputs
         if groups and all(tensor.type.kind != "b" for tensor in tensors):
             widest = max(tensor.type.bits for tensor in tensors)
             width = min(width, max(1, choice.load_bytes * 8 // widest))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...dialect.ops import Pointwise
 from ...dialect.pointwise_modes import TRIGONOMETRIC
@@ -50,15 +49,6 @@ def costly_of_fusion(fusion: Fusion) -> list[Dims]:
         for op in fusion.ops
         if isinstance(op, Pointwise) and op.mode in TRIGONOMETRIC
     ]
-
-
-def costly_of_region(region: Region) -> list[Dims]:
-    found = []
-    for generic in region.generics():
-        names = {view.operation.name for view in generic.regions[0].blocks[0].operations}
-        if not names.isdisjoint(f"math.{mode}" for mode in TRIGONOMETRIC):
-            found.append(region.dims_of(generic.results[0]))
-    return found
 
 
 def shared_seconds(fusion: Fusion, most: int, f32_tflops: float) -> float:

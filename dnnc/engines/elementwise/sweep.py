@@ -4,24 +4,22 @@
     y[r, c] = x[r, c] + z[r, c]     strides of y and z: [C, 1], of x: [1, R]
 
 Threads side by side work on neighbours of y, that is along c, the fast axis; of z those are
-neighbours too, of x they lie R elements apart: x is transposed, it runs along r.  What is found
-here for a fusion, by its operations, and for its region, by linalg maps, is the same.
+neighbours too, of x they lie R elements apart: x is transposed, it runs along r.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ...codegen.region import Access, Region, identity_access, loop_groups
 from ...dialect.fusion import Fusion
-from ...dialect.op import Op
-from ...dialect.ops.views import View, coordinates
 from ...dialect.tensor import Tensor, stride_order
 from ...expr import Expr, product, typical
 from ..surface import bytes_of
+from ..views.accesses import reads
 from ..views.refined import refined
 
 _SECTOR_BYTES = 32  # of memory that are read together
@@ -70,7 +68,8 @@ class Sweep:
     def of_fusion(fusion: Fusion) -> Sweep:
         """Over axes that are fine enough for all of its tensors."""
         fusion = refined(fusion)
-        return Sweep(fusion.outputs[0].shape, fusion.outputs, tuple(_reads(fusion)))
+        found = tuple(Read(leaf, leaf, access) for leaf, access in reads(fusion))
+        return Sweep(fusion.outputs[0].shape, fusion.outputs, found)
 
     @staticmethod
     def of_region(region: Region) -> Sweep:
@@ -161,50 +160,3 @@ class Sweep:
             times = max(sectors, _WORD_BYTES) / size / _CACHE_RATE
             total += max(0.0, times - 1) * bytes_of([read.tensor])
         return total
-
-
-def _reads(fusion: Fusion) -> Iterator[Read]:
-    """Each way in which the elements of the outputs are made of inputs, operation by operation."""
-    seen: set[tuple[Tensor, Access]] = set()
-    for output in fusion.outputs:
-        pending = [(output, identity_access(output.rank))]
-        while pending:
-            reached = tensor, access = pending.pop()
-            if reached in seen:
-                continue
-            seen.add(reached)
-            op = fusion.producers.get(tensor)
-            if op is None:
-                yield Read(tensor, tensor, access)
-                continue
-            pending += [
-                (operand, _operand_access(op, operand, tensor, access))
-                for operand in op.read_operands
-                if not operand.is_constant
-            ]
-
-
-def _operand_access(op: Op, operand: Tensor, result: Tensor, access: Access) -> Access:
-    unknown: Access = (("other",),) * operand.rank
-    if isinstance(op, View):
-        return _view_access(op, access) or unknown
-    if op.role != "pointwise" or operand.rank != result.rank:
-        return unknown
-    return tuple(
-        ("zero",) if n.constant == 1 and result.shape[axis].constant != 1 else access[axis]
-        for axis, n in enumerate(operand.shape)
-    )
-
-
-def _view_access(op: View, access: Access) -> Access | None:
-    """None unless each axis of the view's input is 0 or follows one axis of its result, whole."""
-    at = coordinates(op.y.shape)
-    found: list[tuple[Any, ...]] = []
-    for own, expr in enumerate(op.source(at)):
-        if expr.constant == 0:
-            found.append(("zero",))
-        elif expr in at and op.y.shape[at.index(expr)] == op.x.shape[own]:
-            found.append(access[at.index(expr)])
-        else:
-            return None
-    return tuple(found)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as product_of
 from typing import Annotated, ClassVar
 
@@ -43,7 +43,7 @@ from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
 from .pointwise import PointwiseEngine
 from .sweep import Read, Sweep
-from .transpose_kernel import TransposedInput, TransposeEmitter, TransposeTiling
+from .transpose_kernel import UNKNOWN, TransposedInput, TransposeEmitter, TransposeTiling
 
 _TILE_SIDES = (64, 32, 128)
 _SHORT_SIDES = (4, 8, 16, 32)  # of groups of a fixed length that is no longer
@@ -178,15 +178,14 @@ class TransposeEngine(PointwiseEngine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> TransposeTiling:
-        sweep = Sweep.of_region(region)
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> TransposeTiling:
+        fusion, sweep = self.prepared(fusion).fusion, Sweep.of_fusion(fusion)
         choice = _Choice.of(knobs)
         sides = choice.sides
         threads = min(_MOST_THREADS, max(_least_threads(choice), _threads(sweep, choice)))
         tiles = _tiles_of_a_block(sweep, choice, target)
         each = math.prod(sides) // threads
-        is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
-        arguments = list(region.arguments)
+        is_of_bytes = min(_whole_sizes(sweep)) == 1
         transposed: list[TransposedInput] = []
         for read in sweep.transposed:
             if sweep.across(read) != sweep.slow:
@@ -194,7 +193,7 @@ class TransposeEngine(PointwiseEngine):
             vector, lines, together = _block_of(sweep, read, each, sides[1])
             path = read.path(sweep.dims)
             transposed.append(
-                TransposedInput(arguments.index(read.source), path, vector, lines, together)
+                TransposedInput(fusion.inputs.index(read.source), path, vector, lines, together)
             )
         width = min(_fragment_width(sweep), each)
         rows = _fragment_rows(sweep, width, each, sides[1])
@@ -204,11 +203,17 @@ class TransposeEngine(PointwiseEngine):
             tile=sides,
             threads=threads,
             tiles=tiles,
-            min_blocks=_THREADS_OF_BYTES // (threads * tiles) if is_of_bytes else 0,
+            min_blocks=UNKNOWN if is_of_bytes else 0,
             vector_elems=width * rows,
             rows=rows,
             transposed=tuple(transposed),
         )
+
+    def completed(self, tile: TransposeTiling, region: Region) -> TransposeTiling:
+        if tile.min_blocks != UNKNOWN:
+            return tile
+        blocks = _THREADS_OF_BYTES // (tile.threads * tile.tiles) if _is_light(region) else 0
+        return replace(tile, min_blocks=blocks)
 
     # ---- code
 

@@ -30,6 +30,7 @@ from ...codegen.walk.region_walk import Walk
 from ...expr import Expr, ceildiv, product
 from .sweep import Sweep
 
+UNKNOWN = -1
 _LOADS_AHEAD = 16  # of a transposed input, in a thread
 _FRAGMENTS_AHEAD = 8
 
@@ -55,7 +56,8 @@ class TransposeTiling:
     loops: groups of axes, the fast one last.  slow: the number of the slow one.
     tile: its elements along the slow and the fast group.  threads: of a tile.  tiles: of a block,
     one after the other, each with threads of its own.
-    min_blocks: of an SM, that registers leave room for; 0: any.
+    min_blocks: of an SM, that registers leave room for; 0: any; `UNKNOWN` until operations are
+    lowered.
     vector_elems: elements of a fragment of the outputs.  rows: of the tile, that these are whole
     rows of; 1: elements along the fast group.
     """

@@ -22,14 +22,13 @@ from math import gcd
 from typing import ClassVar
 
 from ...codegen.output import Output
-from ...codegen.region import Region, loop_groups
-from ...codegen.walk.region_walk import inputs_of
+from ...codegen.region import Region
 from ...dialect.averages import total_type
 from ...dialect.fusion import Fusion
 from ...dialect.ops import Reduction
 from ...dialect.tensor import Tensor
 from ...errors import Status
-from ...expr import Expr, product, typical
+from ...expr import product, typical
 from ...target import STATIC_SMEM_BYTES, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..surface import (
@@ -41,15 +40,13 @@ from ..surface import (
     too_large_reasons,
 )
 from ..views.reduced import (
-    accesses_of,
     after_reasons,
     agreement_reasons,
+    arguments_read_again,
     axis_order,
     holds_bytes,
     output_reasons,
-    read_again,
-    reads_of_passes,
-    region_levels,
+    reduced_axes,
     runs_along_row,
     sizes_along,
 )
@@ -77,7 +74,7 @@ from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .kernel import RowsEmitter
 from .limits import MOST_ACROSS, illegal
 from .model import RowsBlock, RowsModel, RowsWork
-from .tiling import AxisGroups, RowParts, RowsTiling
+from .tiling import AxisGroups, RowsTiling
 
 
 @dataclass(frozen=True)
@@ -204,44 +201,30 @@ class RowsEngine(Engine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(fusion, parts=parts_of(fusion).named())
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> RowsTiling:
-        parts, choice = RowParts.of_region(region), RowsChoice.of(knobs)
-        reductions, columns = parts.along, parts.columns
-        dims = region.dims_of(inputs_of(reductions[0])[0])
-        kept_dims = region.dims_of(reductions[0].results[0])
-        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> RowsTiling:
+        parts, choice = parts_of(fusion), RowsChoice.of(knobs)
         # What finds a row's extreme may be no reduction of its own.
         elements = [source for _, source in parts.extremes]
-        sources = [source for source in elements if source not in reductions]
-        accesses = accesses_of(region, [*reductions, *sources])
-        order = axis_order(dims, accesses)
-        groups = [
-            loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
-            for is_kept in (True, False)
-        ]
-        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
-        is_row = not fastest or fastest[0] not in kept
+        sources = (*parts.along, *(source for source in elements if source not in parts.along))
+        axes = reduced_axes(fusion, sources, axis_order, _counts_short)
         # Views may have hidden from `legal` how memory runs; along rows everything is right.
-        is_row |= bool(columns or choice.blocks > 1 or choice.resident)
+        is_row = axes.is_row or bool(parts.columns or choice.blocks > 1 or choice.resident)
         is_row |= choice.threads > MOST_ACROSS or choice.stages == 1
-        is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
-        inner = groups[1 if is_row else 0][-1:]
-        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
-        smallest = min(max(8, t.type.bits) for t, _ in accesses)
-        width = gcd(size.known_divisor(), max(1, 128 // smallest))
-        if is_narrow(len(columns), choice):
+        is_row |= any(t.type.kind == "b" and t.shape == axes.dims for t in fusion.outputs)
+        size = axes.along(is_row=is_row)
+        width = gcd(size.known_divisor(), max(1, 128 // axes.smallest))
+        if is_narrow(len(parts.columns), choice):
             width = gcd(width, NARROW)
         threads, blocks = choice.threads, choice.blocks
         held = choice.held
-        row = product(dims[axis] for group in groups[1] for axis in group)
+        row = product(axes.dims[axis] for group in axes.reduced for axis in group)
         fragments = -(-row.bounds()[1] // (width if is_row else 1))
         step = threads * blocks
-        last = [inputs_of(source)[0] for source in elements]
-        levels = region_levels(region, reductions)
-        again = read_again(region, reads_of_passes(region, levels, after=last))
+        last = tuple(source.x for source in elements)
+        again = arguments_read_again(fusion, tuple(parts.along), last)
         count = -(-fragments // step) if held else 0
         return RowsTiling(
-            axes=AxisGroups(*groups),
+            axes=AxisGroups(axes.kept, axes.reduced),
             vector_elems=width,
             along="row" if is_row else "column",
             threads=block_threads(choice, is_row),
@@ -252,13 +235,18 @@ class RowsEngine(Engine):
             blocks=choice.resident,
             stages=choice.stages if choice.stages > 1 else 0,
             config=choice.config,
-            slots=slots_of([tensor for _, tensor in again], fragments, width, choice, target),
+            slots=slots_of(again, fragments, width, choice, target),
         )
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: RowsTiling, output: Output) -> None:
         RowsEmitter(region, tile, output).emit()
+
+
+def _counts_short(fusion: Fusion, found: object) -> bool:
+    """Loops of rows count in 31 bits."""
+    return False
 
 
 # ---- what it takes

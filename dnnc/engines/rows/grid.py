@@ -20,11 +20,10 @@ from math import gcd
 from typing import Annotated, ClassVar
 
 from ...codegen.output import Output
-from ...codegen.region import Region, loop_groups
+from ...codegen.region import Region
 from ...codegen.totals.group_totals import BlockShape
 from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS
 from ...codegen.walk.fragments import register_words
-from ...codegen.walk.region_walk import inputs_of, is_reduction
 from ...dialect.averages import is_summed_in_double
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
@@ -49,11 +48,13 @@ from ..views.reduced import (
     accesses_of,
     after_reasons,
     agreement_reasons,
+    counts_whole,
     holds_bytes,
     inputs_read_again,
     is_squared_distance,
     means_of_distances,
     output_reasons,
+    reduced_axes,
     reductions_of,
     runs_along_row,
     sizes_along,
@@ -194,37 +195,22 @@ class GridEngine(Engine):
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> GridTiling:
-        reductions, choice = [op for op in region.generics() if is_reduction(op)], _Choice.of(knobs)
-        dims = region.dims_of(inputs_of(reductions[0])[0])
-        kept_dims = region.dims_of(reductions[0].results[0])
-        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
-        accesses = accesses_of(region, reductions)
-        # As `runs_along_row` has it, which `legal` goes by.
-        whole = [t for t in region.arguments.values() if t.shape == tuple(dims)]
-        leaf = max(whole, key=lambda t: t.type.bits)
-        order = stride_order(leaf.shape, leaf.layout)
-        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
-        is_row = not fastest or fastest[0] not in kept
-        is_wide = not region.takes_apart(accesses)
-        groups = [
-            loop_groups(
-                dims, [a for a in order if (a in kept) == is_kept], accesses, is_wide=is_wide
-            )
-            for is_kept in (True, False)
-        ]
-        inner = groups[1 if is_row else 0][-1:]
-        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
-        smallest = min(_bits(t) for t, _ in accesses)
-        width = gcd(size.known_divisor(), max(1, 128 // smallest))
+    def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> GridTiling:
+        reductions, choice = reductions_of(fusion), _Choice.of(knobs)
+        axes = reduced_axes(fusion, reductions, _order_of, counts_whole)
+        smallest = min(_bits(t) for t, _ in accesses_of(fusion, reductions))
+        width = gcd(axes.along(is_row=axes.is_row).known_divisor(), max(1, 128 // smallest))
         columns = _threads(target) // choice.rows
-        fragments = product(dims[axis] for axis in kept) // (1 if is_row else width)
+        kept = product(
+            n for n, own in zip(reductions[0].y.shape, axes.dims, strict=True) if n == own
+        )
+        fragments = kept // (1 if axes.is_row else width)
         blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
         return GridTiling(
-            kept=groups[0],
-            reduced=groups[1],
+            kept=axes.kept,
+            reduced=axes.reduced,
             vector_elems=width,
-            along="row" if is_row else "column",
+            along="row" if axes.is_row else "column",
             rows=choice.rows,
             columns=columns,
             held=choice.held,
@@ -237,6 +223,13 @@ class GridEngine(Engine):
 
     def emit(self, region: Region, knobs: Knobs, tile: GridTiling, output: Output) -> None:
         GridEmitter(region, tile, output).emit()
+
+
+def _order_of(fusion: Fusion, reductions: tuple[Reduction, ...]) -> Sequence[int]:
+    """The axes as `runs_along_row` has them, which `legal` goes by."""
+    whole = [t for t in fusion.inputs if t.shape == reductions[0].x.shape]
+    leaf = max(whole, key=lambda t: t.type.bits)
+    return stride_order(leaf.shape, leaf.layout)
 
 
 # ---- knobs

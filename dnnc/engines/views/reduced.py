@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ...codegen.region import Access, Reached, Region, identity_access, read_values
+from ...codegen.region import Access, Reached, Region, identity_access, loop_groups, read_values
 from ...codegen.walk.region_walk import inputs_of
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise, Reduction
 from ...dialect.tensor import Tensor, stride_order, text
 from ...errors import Status
-from ...expr import Expr
+from ...expr import Expr, product
 from ..engine import Reason
 from ..surface import boolean_reason, pattern_reason
+from . import accesses
 
 
 def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
@@ -24,7 +26,7 @@ def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
 
 
 @remembered
-def reductions_of(fusion: Fusion) -> Sequence[Reduction]:
+def reductions_of(fusion: Fusion) -> tuple[Reduction, ...]:
     return tuple(op for op in fusion.ops if is_reduction_op(op))
 
 
@@ -150,29 +152,77 @@ def holds_bytes(output: Tensor, first: Reduction) -> bool:
     return is_last and all(s.known_divisor() % 8 == 0 for s in strides)
 
 
-def accesses_of(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor, Access]]:
+@remembered
+def accesses_of(
+    fusion: Fusion, sources: tuple[Reduction, ...]
+) -> tuple[tuple[Tensor, Access], ...]:
     """How memory is addressed: leaves before the reductions over all axes, outputs and leaves
     after them over the kept ones."""
     found: list[tuple[Tensor, Access]] = []
-    totals = {op.results[0] for op in reductions}
-    seen: Reached = set()
+    totals = {op.y for op in sources}
+    seen: accesses.Reached = set()
 
-    def add(value: Any, access: Access) -> None:
-        for leaf, path in region.accesses(value, access, stop=totals.__contains__, seen=seen):
-            if leaf in region.arguments:
-                found.append((region.arguments[leaf], path))
+    def add(tensor: Tensor, access: Access) -> None:
+        reached = accesses.accesses(fusion, tensor, access, totals.__contains__, seen)
+        found.extend((t, path) for t, path in reached if t not in fusion.producers)
 
-    dims = region.dims_of(inputs_of(reductions[0])[0])
-    for op in reductions:
-        add(inputs_of(op)[0], identity_access(len(dims)))
-    for value, tensor in region.outputs:
+    dims = sources[0].x.shape
+    for op in sources:
+        add(op.x, identity_access(len(dims)))
+    for tensor in fusion.outputs:
         access = tuple(
             ("loop", axis) if size == n else ("zero",)
             for axis, (size, n) in enumerate(zip(tensor.shape, dims, strict=True))
         )
         found.append((tensor, access))
-        add(value, access)
-    return [(t, a) for t, a in found if not t.is_by_value]
+        add(tensor, access)
+    return tuple((t, a) for t, a in found if not t.is_by_value)
+
+
+@dataclass(frozen=True)
+class ReducedAxes:
+    """The axes of what is reduced, as loops go through them.
+
+    kept, reduced: see `loop_groups`.  is_row: whether fragments lie along the reduced ones.
+    inner: elements of the group that they lie along.  smallest: bits of the smallest type.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    is_row: bool
+    dims: tuple[Expr, ...]
+    smallest: int
+
+    def along(self, *, is_row: bool) -> Expr:
+        """Elements of the group that fragments lie along."""
+        groups = self.reduced if is_row else self.kept
+        return product(self.dims[axis] for axis in groups[-1]) if groups else Expr.of(1)
+
+
+@remembered
+def reduced_axes(
+    fusion: Fusion,
+    sources: tuple[Reduction, ...],
+    order_of: Callable[[Fusion, tuple[Reduction, ...]], Sequence[int]],
+    is_wide: Callable[[Fusion, Sequence[tuple[Tensor, Access]]], bool],
+) -> ReducedAxes:
+    """sources: reductions, of which the first says the dims.  order_of: the axes, the slowest
+    first.  is_wide: see `loop_groups`."""
+    first, found = sources[0], accesses_of(fusion, sources)
+    dims = tuple(first.x.shape)
+    kept = [axis for axis, n in enumerate(first.y.shape) if n == dims[axis]]
+    order, wide = order_of(fusion, sources), is_wide(fusion, found)
+    groups = [
+        loop_groups(dims, [a for a in order if (a in kept) == is_kept], found, is_wide=wide)
+        for is_kept in (True, False)
+    ]
+    fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+    return ReducedAxes(
+        *groups,
+        is_row=not fastest or fastest[0] not in kept,
+        dims=dims,
+        smallest=min(max(8, t.type.bits) for t, _ in found),
+    )
 
 
 def region_levels(
@@ -192,6 +242,41 @@ def region_levels(
             depths[op] = depths[together[op]] if together and op in together else 1 + depth
             below[op.results[0]] = depths[op]
     return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+
+
+@remembered
+def arguments_read_again(
+    fusion: Fusion, reductions: tuple[Reduction, ...], after: tuple[Tensor, ...] = ()
+) -> tuple[Tensor, ...]:
+    """Inputs that the first pass over a row reads and a later one again, element by element.
+
+    after: what the last pass goes through beside outputs.
+    """
+    dims, stop = reductions[0].x.shape, {op.y for op in reductions}
+    depths: dict[Op, int] = {}
+    for op in reductions:
+        above = [depths[r] for r in reductions if r in depths and r in fusion.upstream(op.x)]
+        depths[op] = 1 + max(above, default=0)
+    passes = [[op.x for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+    passes.append([*(t for t in fusion.outputs if t.shape == dims), *after])
+    reads: list[dict[Tensor, set[Access]]] = []
+    for group in passes:
+        found: dict[Tensor, set[Access]] = {}
+        seen: accesses.Reached = set()
+        for tensor in group:
+            whole = identity_access(len(dims))
+            for leaf, at in accesses.accesses(fusion, tensor, whole, stop.__contains__, seen):
+                if leaf not in fusion.producers:
+                    found.setdefault(leaf, set()).add(at)
+        reads.append(found)
+    first, *later = reads
+    return tuple(
+        tensor
+        for tensor, found in first.items()
+        if found == {identity_access(tensor.rank)}
+        and any(tensor in each for each in later)
+        and not (tensor.is_by_value or tensor.type.kind == "b")
+    )
 
 
 def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[Tensor]:
@@ -250,11 +335,17 @@ def read_again(
     return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
 
 
-def axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:
+def counts_whole(fusion: Fusion, found: Sequence[tuple[Tensor, Access]]) -> bool:
+    """Whether no coordinate is worked out by itself, so that one number of 64 bits may count."""
+    return not accesses.takes_apart(fusion, found)
+
+
+def axis_order(fusion: Fusion, sources: tuple[Reduction, ...]) -> list[int]:
     """Axes from slowest to fastest in the largest tensor that is addressed along all of them."""
+    dims = sources[0].x.shape
     whole = [
-        t for t, access in accesses
-        if t.shape == tuple(dims) and access == identity_access(len(dims))
+        t for t, access in accesses_of(fusion, sources)
+        if t.shape == dims and access == identity_access(len(dims))
     ]  # fmt: skip
     if not whole:
         return list(range(len(dims)))

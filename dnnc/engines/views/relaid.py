@@ -30,7 +30,7 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
 from ...mlir import ir
 from ...target import Target
-from ..elementwise.pointwise import POINTWISE, FragmentChoice
+from ..elementwise.pointwise import POINTWISE, FragmentChoice, tiling_of_region
 from ..elementwise.transpose import TRANSPOSE
 from ..engine import Engine, Knobs, Reason
 
@@ -115,7 +115,8 @@ class Copy:
         module = ir.Module.create()
         region = copy_region(module, *self._ends, self.cast)
         own = _beside(output, f"copy{number}")
-        engine.emit(region, knobs, engine.tile(region, knobs, output.target), own)
+        tile = engine.completed(engine.tile_of(self._fusion, knobs, output.target), region)
+        engine.emit(region, knobs, tile, own)
         _join(output, own)
 
     def seconds(self, target: Target) -> float:
@@ -152,7 +153,7 @@ class Computing:
     def emit(self, output: Output, number: int) -> None:
         """Adds its kernel to a fusion's."""
         assert self.region is not None, "computed in a region"
-        tile = POINTWISE.tile(self.region, self._knobs, output.target)
+        tile = tiling_of_region(self.region, FragmentChoice.of(self._knobs))
         own = _beside(output, f"before{number}")
         POINTWISE.emit(self.region, self._knobs, tile, own)
         _join(output, own)

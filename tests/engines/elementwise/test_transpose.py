@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from dnnc.engines.elementwise.turned import Sweep
+from dnnc.engines.elementwise.sweep import Sweep
 
 import dnnc
 from dnnc import dtypes, passes
@@ -429,7 +429,7 @@ def swept(g):
                             passes.LowerToLinalg()])  # fmt: skip
         (function,) = structure.fusion_functions(module)
         found = Sweep.of_region(Region.of(function))
-        return found.slow, found.groups, sorted(r.path(found.dims) for r in found.turned)
+        return found.slow, found.groups, sorted(r.path(found.dims) for r in found.transposed)
 
 
 @pytest.mark.rotating
@@ -440,7 +440,7 @@ def test_drawn_graphs(seeds):
         g = drawn(seed)
         fusion = whole(g)
         found = Sweep.of_fusion(fusion)
-        paths = sorted(r.path(found.dims) for r in found.turned)
+        paths = sorted(r.path(found.dims) for r in found.transposed)
         assert (found.slow, found.groups, paths) == swept(g), seed
         if not engine_named("transpose").supports(fusion, of("sm_90")):
             check_transpose(g, knobs=any_knobs(fusion, seed), seed=seed)
