@@ -39,7 +39,7 @@ _SHARED_MEMORY = 227 << 10  # of a block of sm_90
 
 @dataclass(frozen=True)
 class SdpaFacts:
-    """What of a fusion its tiling depends on.
+    """Parts of a fusion that its tiling depends on.
 
     head: elements of a query and of a value.  staged: the place of the output that leaves through
     shared memory, -1: none.  entries: of the batch at most, whose queries are packed and so are

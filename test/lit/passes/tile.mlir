@@ -2,7 +2,7 @@
 
 // One packed tensor: its axes are one loop, in fragments of 16 bytes.
 // CHECK-LABEL: func.func private @packed_tensors_are_one_loop_fusion0(
-// CHECK-SAME: dnn.tile = {loops = {{\[\[}}0, 1]], threads = 256 : i64, unroll = {{[0-9]}} : i64, vector_elems = 8 : i64}
+// CHECK-SAME: dnn.tile = {loops = {{\[\[}}0, 1]], patch = [], threads = 256 : i64, unroll = {{[0-9]}} : i64, vector_elems = 8 : i64}
 func.func @packed_tensors_are_one_loop(%x: tensor<64x128xf16>) -> tensor<64x128xf16> attributes {dnn.graph} {
   %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "neg", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<64x128xf16>) -> tensor<64x128xf16>
   return %0 : tensor<64x128xf16>
@@ -33,7 +33,7 @@ func.func @odd_inner_size(%x: tensor<64x130xf16>, %b: tensor<64x1xf16>) -> tenso
 // A tensor-core engine keeps the call of the anchor.
 // CHECK-LABEL: func.func private @tensor_core_tile_fusion0(
 // CHECK-SAME: dnn.engine = "matmul_sm80"
-// CHECK-SAME: stages = {{[0-9]}} : i64, tile = [{{[0-9]+}}, {{[0-9]+}}, {{[0-9]+}}], warps = [{{[0-9]}}, {{[0-9]}}]}
+// CHECK-SAME: sides = [{{[0-9]+}}, {{[0-9]+}}, {{[0-9]+}}], stages = {{[0-9]}} : i64, vector_elems = {{[0-9]}} : i64, warps = [{{[0-9]}}, {{[0-9]}}]}
 // CHECK: call @tensor_core_tile_fusion0_anchor0
 func.func @tensor_core_tile(%x: tensor<512x512xf16>, %w: tensor<512x512xf16>) -> tensor<512x512xf16> attributes {dnn.graph} {
   %0 = "dnn.matmul"(%x, %w) {compute_type = f32} : (tensor<512x512xf16>, tensor<512x512xf16>) -> tensor<512x512xf16>
