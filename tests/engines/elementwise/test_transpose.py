@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from dnnc.engines.elementwise.sweep import Sweep
 
 import dnnc
 from dnnc import dtypes, passes
@@ -16,6 +15,7 @@ from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
+from dnnc.engines.elementwise.sweep import Sweep
 from dnnc.options import Options
 from dnnc.target import of
 from tests.engines.removed_waits import WAITS, removed, survivors
