@@ -469,8 +469,9 @@ def channel_pitch(shape: WgradShape) -> int:
 
 
 def is_of_words(shape: WgradShape) -> bool:
-    """Whether the channels of a group of a pixel of X are up to four bytes."""
-    return shape.x.type.bits == 8 and shape.c_group <= WORD_BYTES
+    """Whether the channels of a group of a pixel of X are up to four bytes, that begin at words."""
+    is_fit = shape.c_group == WORD_BYTES or (shape.groups == 1 and shape.c_group < WORD_BYTES)
+    return shape.x.type.bits == 8 and is_fit
 
 
 def _words_twin(x: Tensor) -> Tensor | None:

@@ -248,9 +248,12 @@ def test_unsigned_bytes_in_integers_are_refused(engine):
     assert "both i8 in INT32" in reason.supported
 
 
-def test_groups_that_are_no_whole_words_are_refused():
-    g = new_graph("conv_wgrad_sm80")
-    gradient(g, [2, 16, 6, 7], [16, 2, 3, 3]).set_output().set_data_type(dtypes.i32)
+@pytest.mark.parametrize(("channels", "filters"), [(2, 2), (1, 16), (2, 16), (3, 16), (6, 16)])
+def test_groups_that_are_no_whole_words_are_refused(channels, filters):
+    """Copies of the second group's words would be misaligned."""
+    g, groups = new_graph("conv_wgrad_sm80"), 8
+    made = gradient(g, [2, channels * groups, 6, 7], [filters * groups, channels, 3, 3])
+    made.set_output().set_data_type(dtypes.i32)
     assert [reason.clause for reason in reasons("conv_wgrad_sm80", g)] == ["groups"]
 
 
