@@ -86,3 +86,25 @@ def test_a_fusion_without_an_engine_stays():
         work = compiler.start(cast().finalize(), of("sm_80"))
         passes.run(work.module, passes.parse_pipeline("fuse,prepare-fusions"))
         assert "dnn.prepared" not in work.text()
+
+
+def test_fusions_of_a_graph_that_repeats_repeat():
+    """Passes see it: choices are checked, and made, for such results."""
+    g = dnnc.pygraph("wgrad", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([2, 64, 6, 7], [2688, 1, 448, 64])
+    dy = g.tensor([2, 64, 6, 7], [2688, 1, 448, 64])
+    window = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
+    g.conv_wgrad(x, dy, **window).set_dim([64, 64, 3, 3]).set_output()
+    g.graph.repeats = True
+    adding = "conv_wgrad_sm80:SPLIT_K_BUF=2:REDUCTION_MODE=1"
+    adds = passes.parse_pipeline(f"fuse,select-engine{{choices={adding}}}")
+    with dnn.context():
+        work = compiler.start(g.graph.finalize(), of("sm_80"))
+        with pytest.raises(DnncError, match="REDUCTION_MODE=1 of results that repeat"):
+            passes.run(work.module, adds)
+        text = prepared(g.graph, "sm_80")
+        assert text.count("dnn.repeats") == 2
+        assert lowered(compiler.resume(text)) == lowered(compiler.start(g.graph, of("sm_80")))
+        place = text.rindex("dnn.repeats, ")
+        with pytest.raises(DnncError, match="what its graph gives"):
+            compiler.resume(text[:place] + text[place:].replace("dnn.repeats, ", "", 1))

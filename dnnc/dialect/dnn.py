@@ -50,7 +50,7 @@ from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
 from .tensor import Tensor
 
-REPEATS = "dnn.repeats"  # of a graph: results have the same bits each time
+REPEATS = "dnn.repeats"  # of a graph or a fusion: results have the same bits each time
 
 # ---- the dialect's operations
 

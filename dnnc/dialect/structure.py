@@ -43,6 +43,8 @@ def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, D
         )
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         function.attributes["dnn.fusion"] = dnn.attribute_of(fusion.index, int)
+        if fusion.must_repeat:
+            function.attributes[dnn.REPEATS] = ir.UnitAttr.get()
     _write_body(function, fusion, symbols)
     return function
 
@@ -101,7 +103,7 @@ def read_fusion(function: Any) -> Fusion:
     """The fusion of its function, while that still holds dnn operations."""
     written = read_as_written(function)
     with mlir.located(function.operation):
-        return Fusion.of_graph(written.index, written.ops, written.outputs)
+        return Fusion.of_graph(written.index, written.ops, written.outputs, written.must_repeat)
 
 
 def read_as_written(function: Any) -> Fusion:
@@ -112,7 +114,8 @@ def read_as_written(function: Any) -> Fusion:
         last = list(function.entry_block.operations)[-1]
         outputs = tuple(values[value] for value in last.operands)
         index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
-        return Fusion(index, tuple(ops), outputs)
+        must_repeat = dnn.REPEATS in function.operation.attributes
+        return Fusion(index, tuple(ops), outputs, must_repeat)
 
 
 def read_results(function: Any) -> list[Tensor]:

@@ -105,6 +105,7 @@ _OF_FUSION = {
     "dnn.knobs": _knobs,
     "dnn.notes": _texts,
     "dnn.tile": _plain,
+    dnn.REPEATS: _unit,
 }
 _OF_FUSION_OF_OPS = {**_OF_FUSION, structure.PREPARED: _unit}
 
