@@ -88,6 +88,15 @@ def test_a_fusion_without_an_engine_stays():
         assert "dnn.prepared" not in work.text()
 
 
+def test_another_engine_is_not_selected_for_a_prepared_fusion():
+    """Its operations and its tile are those of the engine that it was prepared for."""
+    with dnn.context():
+        work = compiler.resume(prepared(cast(), "sm_80"))
+        other = passes.parse_pipeline("select-engine{choices=fallback},lower-to-linalg")
+        with pytest.raises(DnncError, match="@cast_fusion0 is prepared for engine conv_sm80"):
+            passes.run(work.module, other)
+
+
 def test_fusions_of_a_graph_that_repeats_repeat():
     """Passes see it: choices are checked, and made, for such results."""
     g = dnnc.pygraph("wgrad", io_data_type="f16", intermediate_data_type="f32")

@@ -1,8 +1,9 @@
 # pyright: basic
 """select-engine: gives each fusion an engine and its knobs.
 
-Precondition: fusions.  Postcondition: each fusion's function has `dnn.engine` and `dnn.knobs`.
-A fusion that no engine takes is an error with the nearest engine's reason.
+Precondition: fusions, none of them prepared.  Postcondition: each fusion's function has
+`dnn.engine` and `dnn.knobs`.  A fusion that no engine takes is an error with the nearest engine's
+reason.
 
     func.func private @g_fusion0(...) attributes {dnn.fusion = 0}
 ->  ... attributes {dnn.engine = "pointwise", dnn.fusion = 0, dnn.knobs = {LOAD_SIZE = 16}}
@@ -48,6 +49,8 @@ class SelectEngine(Pass):
     def run(self, module: Any) -> None:
         target = targets.with_sm_count(target_of(module), self.sm_count)
         functions = list(structure.fusion_functions(module))
+        for function in functions:
+            _verify_not_prepared(function)
         inputs = inputs_of_files(self.tuning, self.errata)
         chosen = self.choices or _tuned(module, [_ops(f) for f in functions], target, inputs)
         texts = chosen.split("|") if chosen else [""] * len(functions)
@@ -63,6 +66,15 @@ class SelectEngine(Pass):
                 else:
                     choice = _best(fusion, target, inputs)
             structure.set_engine(function, choice.engine.name, choice.knobs, choice.notes)
+
+
+def _verify_not_prepared(function: Any) -> None:
+    """Refuses a fusion whose operations and tile are those of the engine that it has."""
+    if structure.PREPARED in function.operation.attributes:
+        name, _ = structure.engine_of(function)
+        what = f"pass select-engine: @{function.name.value} is prepared for engine {name}"
+        with located(function.operation):
+            raise DnncError(Status.BAD_PARAM, what, "select-engine ahead of prepare-fusions")
 
 
 def _tuned(module: Any, groups: list[list[str]], target: Target, inputs: Inputs) -> str:
