@@ -88,6 +88,25 @@ def test_a_fusion_without_an_engine_stays():
         assert "dnn.prepared" not in work.text()
 
 
+@pytest.mark.parametrize("mark", ['role = "g2"', 'parts = ["maximum"]', "is_score", "reduces_rows"])
+def test_an_operation_of_a_graph_has_no_marks(mark):
+    with dnn.context():
+        text = compiler.start(attention().finalize(), of("sm_80")).text()
+        old = "compute_type = f32, "
+        assert text.count(old) == 1
+        with pytest.raises(DnncError, match=f"attribute {mark.split()[0]} in a graph"):
+            compiler.resume(text.replace(old, f"{old}{mark}, "))
+
+
+def test_what_is_missing_or_too_much_is_said():
+    with dnn.context():
+        text = prepared(attention(), "sm_80")
+        with pytest.raises(DnncError, match=r"is_score of dnn.* accepted: no is_score, what its"):
+            compiler.resume(text.replace("dnn.prepared, ", "", 1))
+        with pytest.raises(DnncError, match="without is_score; accepted: is_score = unit, what"):
+            compiler.resume(text.replace("is_score, ", "", 1))
+
+
 def test_another_engine_is_not_selected_for_a_prepared_fusion():
     """Its operations and its tile are those of the engine that it was prepared for."""
     with dnn.context():

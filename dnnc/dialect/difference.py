@@ -47,8 +47,10 @@ def _operations(
     mine, theirs = attributes_of(actual), attributes_of(wanted)
     for key in sorted((mine.keys() | theirs.keys()) - set(ignored)):
         if key not in mine or key not in theirs or mine[key] != theirs[key]:
-            of = f"{key} of {actual.name}"
-            return Difference(actual, f"{of} = {mine.get(key)}", f"{key} = {theirs.get(key)}")
+            is_there = f"{key} of {actual.name} = {mine.get(key)}"
+            what = is_there if key in mine else f"{actual.name} without {key}"
+            given = f"{key} = {theirs[key]}" if key in theirs else f"no {key}"
+            return Difference(actual, what, given)
     for position, (value, other) in enumerate(zip_longest(actual.operands, wanted.operands)):
         if value is None or other is None or values.get(value) != other:
             what = f"operand {position} of {actual.name}"

@@ -112,11 +112,11 @@ def _emit_error(op: Any, error: DnncError) -> None:
     op.operation.location.emit_error(f"'{op.operation.name}' op {error}")
 
 
-# What an operation of the dialect may have beside its own attributes: its name in the graph, its
-# results' values, its place in a fusion (`Fusion.roles`), and what it is to the engine of one
-# (`engines.Prepared`): its names, whether it is a score's, and whether it reduces rows.
+# Attributes of an operation beside its own: its name in the graph, its results' values, its place
+# in a fusion (`Fusion.roles`), and what it is to the engine of one (`engines.Prepared`).
 NODE, TENSORS, ROLE = "node", "tensors", "role"
 PARTS, IS_SCORE, REDUCES_ROWS = "parts", "is_score", "reduces_rows"
+MARKS = (ROLE, PARTS, IS_SCORE, REDUCES_ROWS)  # in fusions alone
 _ROLES = re.compile("anchor|g2|g1[a-z]*")
 _ROLE_NAMES = "anchor, g1 (g1a, g1b, ... of several operands), g2"
 
@@ -130,7 +130,7 @@ def attribute_names(kind: type[Op]) -> frozenset[str]:
         for which in ("operand", "result")
         if any(field.optional or field.variadic for field in kind.fields_of(which))
     )
-    return frozenset((*own, *segments, NODE, TENSORS, ROLE, PARTS, IS_SCORE, REDUCES_ROWS))
+    return frozenset((*own, *segments, NODE, TENSORS, *MARKS))
 
 
 def _verify_attributes(operation: Any, kind: type[Op]) -> None:

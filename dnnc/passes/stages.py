@@ -275,6 +275,16 @@ def _verify_function(operation: Any, spec: Stage, at: str) -> None:
             accepted = inside[op.name]
             if accepted is not None:
                 _verify_attributes(op, accepted, f"{where}: {op.name}")
+            elif known is _OF_GRAPH:
+                _verify_unmarked(op, f"{where}: {op.name}")
+
+
+def _verify_unmarked(operation: Any, where: str) -> None:
+    """Refuses in a graph what passes write of operations in fusions: nothing reads it there."""
+    for key in dnn.MARKS:
+        if key in operation.attributes:
+            what = f"attribute {key} in a graph"
+            raise DnncError(Status.BAD_PARAM, what, f"{key} in fusions", where)
 
 
 def _verify_tile(function: Any, where: str) -> None:
