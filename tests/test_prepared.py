@@ -3,8 +3,8 @@
 import pytest
 
 import dnnc
-from dnnc import DnncError, compiler, passes
-from dnnc.dialect import dnn
+from dnnc import DnncError, compiler, mlir, passes
+from dnnc.dialect import dnn, structure
 from dnnc.target import of
 from tests.dialect.examples import EXAMPLES
 
@@ -86,6 +86,23 @@ def test_a_fusion_without_an_engine_stays():
         work = compiler.start(cast().finalize(), of("sm_80"))
         passes.run(work.module, passes.parse_pipeline("fuse,prepare-fusions"))
         assert "dnn.prepared" not in work.text()
+
+
+def test_places_stay_where_other_operations_take_the_place_of_some():
+    g = dnnc.pygraph("heads", io_data_type="f16", intermediate_data_type="f32")
+    rows = g.matmul(g.tensor([1, 64, 128]), g.tensor([1, 128, 64]))
+    g.transpose(rows, [0, 2, 1]).set_output()
+    with dnn.context():
+        work = compiler.start(g.graph.finalize(), of("sm_80"))
+        passes.run(work.module, passes.parse_pipeline("fuse,select-engine"))
+        (before,) = structure.fusion_functions(work.module)
+        place, had = mlir.place_of(before.operation.location), str(before)
+        passes.run(work.module, [passes.PrepareFusions()])
+        (after,) = structure.fusion_functions(work.module)
+        assert "dnn.transpose" in had
+        assert "dnn.transpose" not in str(after)
+        assert place is not None
+        assert mlir.place_of(after.operation.location) == place
 
 
 @pytest.mark.parametrize("mark", ['role = "g2"', 'parts = ["maximum"]', "is_score", "reduces_rows"])

@@ -54,7 +54,7 @@ def replace_fusion(function: Any, fusion: Fusion) -> Any:
     in the place of one, with its name and attributes; that one is gone."""
     symbols = {dim.name: dim for dim in dnn.read_symbols(function)}
     kept = kept_attributes(function)
-    with ir.InsertionPoint(function.operation):
+    with ir.InsertionPoint(function.operation), function.operation.location:
         made = dnn.begin_function(function.name.value, fusion.inputs, fusion.outputs, symbols)
     for key, value in kept.items():
         made.attributes[key] = value
