@@ -178,19 +178,32 @@ class GradientSchedule:
     @cached_property
     def leaves_out_ends(self) -> bool:
         """Whether queries and keys past the end of a sequence are left out: they are nobody's, as
-        results are packed, and nothing else is made of scores or of rows."""
+        results are packed and weights are 0 there, and nothing else is made of scores or rows."""
         parts = self.parts
         if not self.may_leave_out or self.lists is not None or self.sees_all:
             return False
         is_packed = all(parts.packed(name) is not None for name in ("dq", "dk", "dv"))
         others = (parts.kept, parts.sums, parts.largest, parts.twins, parts.transposed)
-        return is_packed and not any(others)
+        return is_packed and not any(others) and self._ends_with_operands
+
+    @property
+    def _ends_with_operands(self) -> bool:
+        """Whether packed results have the lengths of operands, past which weights are 0: engines
+        take no others."""
+        of_queries, *of_keys = (self._lengths(name) for name in ("dq", "dk", "dv"))
+        k, *queries = (self.parts.source(name).values[0] for name in ("k", "q", "do"))
+        has_queries = any(found is not None and found == of_queries for found in queries)
+        return has_queries and k is not None and all(k == found for found in of_keys)
+
+    def _lengths(self, name: str) -> Any:
+        """The SSA tensor of lengths of packed dq, dk or dv."""
+        source = self.parts.packed(name)
+        assert source is not None, "packed rows"
+        return source.values[0]
 
     def count(self, name: str, entry: Any) -> Any:
         """Rows that a sequence has of dq, dk or dv."""
-        source = self.parts.packed(name)
-        assert source is not None, "packed rows"
-        found = ops.to_i32(read(self.kernel, self.parts.region, source.values[0], entry))
+        found = ops.to_i32(read(self.kernel, self.parts.region, self._lengths(name), entry))
         size = self.queries if name == "dq" else self.keys
         return ops.minimum(ops.maximum(found, 0), self.kernel.size(size))
 

@@ -124,7 +124,6 @@ def packed_gradient(counts, width, **options):
 
 def run_packed(engine, counts, width, knobs=(), **options):
     g, stats, length, offsets = packed_gradient(counts, width, **options)
-    graph = g.graph.finalize()
     firsts = np.cumsum([0, *counts])
     rng = np.random.default_rng(machine.current().seed)
     known = {
@@ -132,6 +131,13 @@ def run_packed(engine, counts, width, knobs=(), **options):
         stats.get_uid(): rng.normal(size=stats.get_dim()) + 3,
     }
     known |= {x.get_uid(): firsts * heads * width for heads, x in offsets.items()}
+    run_stored(engine, g, known, knobs)
+
+
+def run_stored(engine, g, known, knobs=()):
+    """Compares results that are packed; known: operands by uid that are not random."""
+    graph = g.graph.finalize()
+    rng = np.random.default_rng(machine.current().seed)
     given = {}
     for tensor in graph.inputs:
         dims = [n.constant for n in tensor.shape]

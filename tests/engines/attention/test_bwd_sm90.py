@@ -24,7 +24,7 @@ from tests.dialect.attention_gradient_examples import gradient, soft_cap
 from tests.support import machine
 from tests.support.checked import check
 
-from .test_bwd_sm80 import everything, masked_by_blocks, packed_gradient, run_packed
+from .test_bwd_sm80 import everything, masked_by_blocks, packed_gradient, run_packed, run_stored
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
@@ -310,6 +310,40 @@ def test_packed_sequences(counts, width, knobs):
     """One of them has no rows; rows of the next one are not written.  48 queries of a block are no
     multiple of the rows that threads copy at a time."""
     run_packed(SM90, counts, width, knobs)
+
+
+def rows_stored_apart(is_packed):
+    """A gradient of two sequences of up to 140 rows, its lengths and its offsets.  is_packed:
+    operands are, too, and dK has lengths of its own; else all rows of operands count."""
+    g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    length, offset, others, firsts = (
+        g.tensor([n, 1, 1, 1], data_type=dtypes.i32) for n in (2, 3, 2, 3)
+    )
+    given = [g.tensor([2, 1, 140, 64]) for _ in range(5)]
+    more = {}
+    if is_packed:
+        given = [tensor.set_ragged_offset(offset) for tensor in given]
+        more = {"use_padding_mask": True, "seq_len_q": length, "seq_len_kv": length}
+    stats = g.tensor([2, 1, 140, 1], data_type=dtypes.f32)
+    made = g.sdpa_backward(*given, stats, **FULL, **more)
+    known = {stats: np.full((2, 1, 140, 1), 6.0), length: [130, 5], offset: [0, 8320, 8640]}
+    places = [(offset, length)] * 3
+    if is_packed:
+        places[1] = firsts, others
+        known |= {others: [5, 130], firsts: [0, 320, 8640]}
+    for tensor, place in zip(made, places, strict=True):
+        g.ragged_store(tensor.set_data_type(dtypes.f16), *place).set_output()
+    g.validate()
+    return g, {tensor.get_uid(): values for tensor, values in known.items()}
+
+
+@pytest.mark.in_turn
+@pytest.mark.feature
+@pytest.mark.parametrize("is_packed", [False, True], ids=["in place", "other lengths"])
+def test_packed_results_of_rows_that_all_count(is_packed):
+    """No row is left out that a result has, or that has a part in another's."""
+    g, known = rows_stored_apart(is_packed)
+    run_stored(SM90, g, known)
 
 
 @pytest.mark.in_turn
