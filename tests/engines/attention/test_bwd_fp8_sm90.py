@@ -8,7 +8,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.options import Options
 from dnnc.rounding import widen
-from tests.dialect.attention_examples import lengths
+from tests.dialect.attention_examples import drawn, lengths
 from tests.dialect.attention_gradient_examples import gradient_fp8
 from tests.fp8_gradients import run
 from tests.support import machine
@@ -34,6 +34,10 @@ CASES = {
     "long": gradient_fp8({"attn_scale": 0.25}, rows=33, columns=66, depth=136, value_depth=40),
     "padding": gradient_fp8(
         lambda g: {**lengths(g), "use_deterministic_algorithm": True}, rows=33, columns=18, out=E5M2
+    ),
+    "dropout": gradient_fp8(
+        lambda g: {**lengths(g), "attn_scale": 0.25, "dropout": drawn(g)["dropout"]}, rows=40,
+        columns=68, depth=64, value_depth=64, out=F16,
     ),
 }  # fmt: skip
 
