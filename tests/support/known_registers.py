@@ -2,9 +2,9 @@
 
 known_registers.txt has a line for each PTX: a hash of it without locations, of its target and of
 the assembler, and the numbers of each kernel in the order of their names.  `make registers` adds
-what it lacks, and leaves out what no test has.  What an entry says depends on its hash alone, so that a file that is out of date costs
-time and is never wrong.  PTX that the assembler warns about is not in it: tests look at what it
-says.
+what it lacks, and leaves out what no test has.  What an entry says depends on its hash alone, so
+that a file that is out of date costs time and is never wrong.  PTX that the assembler warns about
+is not in it: tests look at what it says.
 """
 
 import functools
