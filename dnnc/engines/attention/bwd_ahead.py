@@ -19,7 +19,7 @@ from ...codegen.hopper import tma
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
 from ...codegen.state import each, repeat
-from ...codegen.totals.turn_order import TurnOrder
+from ...codegen.totals.global_flags import GlobalFlags
 from ...expr import Expr, ceildiv, minimum
 from ...mlir import nvvm
 from ...target import WARP_THREADS
@@ -37,7 +37,7 @@ _ROUND_BYTES = _TOGETHER * WARP_THREADS * _VECTOR_BYTES
 
 @dataclass
 class Ahead:
-    """sums: the workspace buffer of dQ.  words: the workspace buffer of a `TurnOrder`, all 0 at
+    """sums: the workspace buffer of dQ.  words: the workspace buffer of a `GlobalFlags`, all 0 at
     first, with two flags for each unit: how many of its shares are taken, and, after those of all
     units, how many are filled."""
 
@@ -59,7 +59,7 @@ class Ahead:
     @staticmethod
     def bytes(schedule: GradientSchedule) -> Expr:
         """Bytes of the numbers."""
-        return TurnOrder.bytes(schedule.units * 2)
+        return GlobalFlags.bytes(schedule.units * 2)
 
     @property
     def first(self) -> Expr:
@@ -87,7 +87,7 @@ class Ahead:
         later = kernel.divide(number, s.columns) + first
 
         def lacking() -> Sequence[Any]:
-            is_short = ops.compare("slt", self.order.look(self._done(own)), columns)
+            is_short = ops.compare("slt", self.flags.look(self._done(own)), columns)
             return [ops.select(is_short, own, later)]
 
         is_ahead = ops.compare("sge", own, 0)
@@ -97,7 +97,7 @@ class Ahead:
         def _(unit: Any) -> Any:
             with ops.if_(unit.eq(later)):
                 with ops.if_(is_ahead):
-                    self.order.wait(self._done(own), columns)
+                    self.flags.wait(self._done(own), columns)
                 begin()
             share = self._share(unit)
             others = ops.select(ops.compare("slt", share, columns), own, later)
@@ -118,7 +118,7 @@ class Ahead:
         lane = ops.opaque(ops.thread_id()) & (WARP_THREADS - 1)
         (taken,) = ops.either(
             lane.eq(0), [ops.i32_type()],
-            lambda: [self.order.next_of(unit)], lambda: [ops.const(0)],
+            lambda: [self.flags.next_of(unit)], lambda: [ops.const(0)],
         )  # fmt: skip
         share = ops.from_lane(taken, 0)
         with ops.if_(ops.compare("slt", share, self.kernel.size(self.schedule.columns))):
@@ -126,7 +126,7 @@ class Ahead:
             tma.show_to_bulk()
             nvvm.bar_warp_sync(ops.const(-1))
             with ops.if_(lane.eq(0)):
-                self.order.add(self._done(unit))
+                self.flags.add(self._done(unit))
         return share
 
     def _fill(self, unit: Any, share: Any, lane: Any) -> None:
@@ -149,8 +149,8 @@ class Ahead:
                 ops.store(smem.byte_pointer(place, at), zeros, _VECTOR_BYTES)
 
     @property
-    def order(self) -> TurnOrder:
-        return TurnOrder(self.kernel.workspace(self.words, is_exclusive=False))
+    def flags(self) -> GlobalFlags:
+        return GlobalFlags(self.kernel.workspace(self.words, is_exclusive=False))
 
     def _done(self, unit: Any) -> Any:
         """The flag of how many shares of a unit are filled."""

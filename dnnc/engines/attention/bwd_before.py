@@ -22,8 +22,8 @@ from ...codegen.memory import smem
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.state import each
 from ...codegen.stretch import stretch
+from ...codegen.totals.global_flags import GlobalFlags
 from ...codegen.totals.reduce import across_lanes
-from ...codegen.totals.turn_order import TurnOrder
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk, inputs_of
 from ...expr import Expr
@@ -42,9 +42,9 @@ _ZEROS = 4  # f32 numbers of a store
 
 @dataclass
 class BeforeEmitter:
-    """rows, sums: workspace buffers of what queries have, and of dQ.  turns: of the order of tiles.
-    ahead: of the numbers of `Ahead`.  "": it has none.  others: SSA values of rows that are kept,
-    f32, and where.
+    """rows, sums: workspace buffers of what queries have, and of dQ.  order: of the flags by
+    which tiles add to dQ in order.  ahead: of the numbers of `Ahead`.  "": it has none.  others:
+    SSA values of rows that are kept, f32, and where.
     """
 
     kernel: Kernel
@@ -52,7 +52,7 @@ class BeforeEmitter:
     schedule: GradientSchedule
     rows: str
     sums: str = ""
-    turns: str = ""
+    order: str = ""
     ahead: str = ""
     others: Sequence[tuple[Any, GlobalTensor]] = ()
 
@@ -97,8 +97,8 @@ class BeforeEmitter:
         if self.sums:
             with ops.if_(ops.both(has_queries, self._is_filled_here(number))):
                 self._fill(ops.to_i64(number) * t.dq_bytes, thread)
-        if self.turns:
-            self._clear(self.turns, s.flags, number, thread)
+        if self.order:
+            self._clear(self.order, s.flags, number, thread)
         if self.ahead:
             self._clear(self.ahead, s.units * 2, number, thread)
         if self.parts.twins:
@@ -152,9 +152,9 @@ class BeforeEmitter:
         return number < self.kernel.size(ahead.first_block)
 
     def _clear(self, buffer: str, flags: Expr, number: Any, thread: Any) -> None:
-        """Zeros in this block's share of so many flags of a `TurnOrder`."""
+        """Zeros in this block's share of so many flags of a `GlobalFlags`."""
         target = self.kernel.workspace(buffer)
-        words = TurnOrder.bytes(flags) // 4
+        words = GlobalFlags.bytes(flags) // 4
         step = self.kernel.size(self.schedule.blocks) * THREADS
 
         @each(number * THREADS + thread, self.kernel.size(words), step)

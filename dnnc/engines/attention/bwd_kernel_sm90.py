@@ -29,17 +29,17 @@ from ...codegen.hopper.staged_store import store_transposed, transposed_offset
 from ...codegen.kernel import Kernel
 from ...codegen.memory import bulk_add, smem
 from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.totals.global_flags import GlobalFlags
 from ...codegen.totals.largest import larger, meet
-from ...codegen.totals.turn_order import TurnOrder
 from ...mlir import arith, nvvm
 from ...target import WARP_THREADS
+from .bwd_add_order import AddOrder, AddState
 from .bwd_ahead import Ahead
 from .bwd_finish import place_of
 from .bwd_keys import KeyGradients
 from .bwd_records_sm90 import Buffers, Sums, Weighed
 from .bwd_schedule import GradientSchedule, KeyTile
 from .bwd_tile_sm90 import CONSUMERS, STAGES, GradientTiling
-from .bwd_turns import Turn, WriterTurns
 from .bwd_walk import GradientWalk
 from .schedule import QueryTile
 from .sources_sm90 import Rows as MemoryRows
@@ -139,7 +139,7 @@ class GradientEmitter:
 
     def _number(self) -> Any:
         """The number by which the tile comes."""
-        if not self.buffers.turns:
+        if not self.buffers.order:
             return ops.block_id()
         place = smem.byte_pointer(self.base, self.tiling.number_offset)
         return ops.load(place, ops.i32_type(), 4)
@@ -152,9 +152,9 @@ class GradientEmitter:
             mbarrier.make(self.k_full, 2 if self.buffers.ahead else 1)
             mbarrier.make(self.v_full, 1)
             mbarrier.make_visible()
-            if self.buffers.turns:
+            if self.buffers.order:
                 place = smem.byte_pointer(self.base, self.tiling.number_offset)
-                ops.store(place, self.order.next_number(), 4)
+                ops.store(place, self.flags.next_number(), 4)
         ops.barrier()
 
     # ---- the producer
@@ -235,15 +235,17 @@ class GradientEmitter:
         part = writer * t.dq_part_bytes
         source = self.address + t.dq_offset + part
         is_one = nvvm.elect_sync()
-        turns = self.turns_of(writer)
+        order = self.add_order(writer)
 
         def add(head: QueryTile, block: Any) -> None:
             bulk_add.start(self.sums_place(head, block, part), source, t.dq_part_bytes)
             tma.commit()
 
-        def step(head: QueryTile, block: Any, turn: Turn | None, is_masked: bool) -> Turn | None:
+        def step(
+            head: QueryTile, block: Any, now: AddState | None, is_masked: bool
+        ) -> AddState | None:
             self.arrive(_FREE, writer, _WRITTEN_BY)
-            if turns is None or turn is None:
+            if order is None or now is None:
                 self.meet(_FULL, writer, _WRITTEN_BY)
                 with ops.if_(is_one):
                     add(head, block)
@@ -251,37 +253,37 @@ class GradientEmitter:
                 nvvm.bar_warp_sync(ops.const(-1))
                 return None
             with ops.if_(is_one):
-                turns.show(turn.done)
+                order.show(now.done)
             self.meet(_FULL, writer, _WRITTEN_BY)
             number = self.schedule.step_number(self.tile, head, block) + 1
-            wait = partial(turns.wait, number, turn.seen)
+            wait = partial(order.wait, number, now.seen)
 
-            def in_turn() -> Sequence[Any]:
-                now = wait()
+            def add_in_order() -> Sequence[Any]:
+                seen = wait()
                 add(head, block)
                 tma.wait_read(0)
-                return [now]
+                return [seen]
 
-            (seen,) = ops.either(is_one, [turn.seen.type], in_turn, lambda: [turn.seen])
+            (seen,) = ops.either(is_one, [now.seen.type], add_in_order, lambda: [now.seen])
             nvvm.bar_warp_sync(ops.const(-1))
-            return Turn(seen, number)
+            return AddState(seen, number)
 
-        end = self.schedule.each_step(self.tile, None if turns is None else Turn(), step)
+        end = self.schedule.each_step(self.tile, None if order is None else AddState(), step)
         with ops.if_(is_one):
-            if turns is None:
+            if order is None:
                 tma.wait(0)
             else:
-                turns.end(end.seen)
+                order.end(end.seen)
 
     @property
-    def order(self) -> TurnOrder:
-        return TurnOrder(self.kernel.workspace(self.buffers.turns, is_exclusive=False))
+    def flags(self) -> GlobalFlags:
+        return GlobalFlags(self.kernel.workspace(self.buffers.order, is_exclusive=False))
 
-    def turns_of(self, writer: Any) -> WriterTurns | None:
-        """The turns of a writer by its number; None: it adds at any time."""
-        if not self.buffers.turns:
+    def add_order(self, writer: Any) -> AddOrder | None:
+        """The order of a writer, by its number; None: it adds at any time."""
+        if not self.buffers.order:
             return None
-        return WriterTurns(self.order, self.schedule, self.tile, writer)
+        return AddOrder(self.flags, self.schedule, self.tile, writer)
 
     def sums_place(self, head: QueryTile, block: Any, offset: Any) -> Any:
         """Where a block's sums of dQ lie, some bytes from the first on."""
@@ -350,7 +352,7 @@ class GradientEmitter:
 
     def found_tile(self) -> KeyTile:
         """The tile's place; where much makes it up, found again, not kept in registers."""
-        if not (self.buffers.kept or self.buffers.turns):
+        if not (self.buffers.kept or self.buffers.order):
             return self.tile
         return self.schedule.place(ops.opaque(self._number()))
 

@@ -25,9 +25,9 @@ from ...codegen.hopper.pipeline import Cursor
 from ...codegen.memory import atomic, smem
 from ...mlir import nvvm
 from ...target import WARP_THREADS
+from .bwd_add_order import AddOrder, AddState
 from .bwd_kernel_sm90 import BOTH_THREADS, PARTS, GradientEmitter, moved
 from .bwd_tile_sm90 import STAGES, LongTiling
-from .bwd_turns import Turn, WriterTurns
 from .schedule import QueryTile
 
 _TOGETHER = 4  # registers that are added to memory at once
@@ -44,12 +44,12 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class KeySums:
-    """State that the second warpgroup carries between blocks.  turn: of its additions to dQ, if
-    these have an order."""
+    """State that the second warpgroup carries between blocks.  added: of its additions to
+    dQ, if these have an order."""
 
     cursor: Cursor
     dk: list[Any]
-    turn: Turn | None
+    added: AddState | None
 
 
 @dataclass
@@ -164,21 +164,21 @@ class LongGradientEmitter(GradientEmitter):
         self.describe_queries()
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.depth // 2))
         mbarrier.wait(self.k_full, 0)
-        turns = self.turns_of(0)
-        start = KeySums(Cursor(), zeros, None if turns is None else Turn())
+        order = self.add_order(0)
+        start = KeySums(Cursor(), zeros, None if order is None else AddState())
 
         def step(head: QueryTile, block: Any, now: KeySums, is_masked: bool) -> KeySums:
-            return self._key_step(head, block, now, turns)
+            return self._key_step(head, block, now, order)
 
         end = self.schedule.each_step(self.tile, start, step)
-        if turns is not None:
+        if order is not None:
             self.meet_own()
             with ops.if_(self.thread.eq(0)):
-                turns.end(end.turn.seen)
+                order.end(end.added.seen)
         self._leave("dk", end.dk, 0)
 
     def _key_step(
-        self, head: QueryTile, block: Any, now: KeySums, turns: WriterTurns | None
+        self, head: QueryTile, block: Any, now: KeySums, order: AddOrder | None
     ) -> KeySums:
         t, cursor = self.tiling, now.cursor
         ds, q = (moved(cursor.stage, bytes_) for bytes_ in (t.ds_bytes, t.q_bytes))
@@ -188,14 +188,14 @@ class LongGradientEmitter(GradientEmitter):
         k = self._described_here(0, self.keys_transposed)
         dq = self._of_gradients(self.ds_rows + ds, k, first)
         dk = self._add_gradients(now.dk, self.ds_transposed + ds, self.q_transposed + q)
-        turn = now.turn
-        if turns is not None and turn is not None:
+        added = now.added
+        if order is not None and added is not None:
             # All threads have come here since the last block's additions.
             with ops.if_(self.thread.eq(0)):
-                turns.show(turn.done)
+                order.show(added.done)
         (dq,) = wgmma.wait_for([dq], 1)
-        if turns is not None and turn is not None:
-            turn = self._wait_for_turn(turns, head, block, turn)
+        if order is not None and added is not None:
+            added = self._wait_to_add(order, head, block, added)
         sums = self.sums_place(head, block, self.thread * 16)
         self._add_to_memory(sums, dq, first)
         for part in others:
@@ -204,7 +204,7 @@ class LongGradientEmitter(GradientEmitter):
             self._add_to_memory(sums, dq, part)
         (dk,) = wgmma.wait_for([dk])
         self.q.release(cursor, self.lane)
-        return KeySums(cursor.next(STAGES), wgmma.unpacked(dk), turn)
+        return KeySums(cursor.next(STAGES), wgmma.unpacked(dk), added)
 
     def _of_gradients(self, a: Any, b: Any, part: tuple[int, int]) -> Any:
         """Starts [queries, columns of a part] = dS @ K."""
@@ -245,12 +245,14 @@ class LongGradientEmitter(GradientEmitter):
         # Else the assembler moves them past the products that follow, which need the registers.
         nvvm.bar_warp_sync(ops.const(-1))
 
-    def _wait_for_turn(self, turns: WriterTurns, head: QueryTile, block: Any, turn: Turn) -> Turn:
-        """Waits until the tile before has added to a block; gives the turn after it."""
+    def _wait_to_add(
+        self, order: AddOrder, head: QueryTile, block: Any, added: AddState
+    ) -> AddState:
+        """Waits until the tile before has added to a block; gives the state after that."""
         number = self.schedule.step_number(self.tile, head, block) + 1
-        seen = ops.value_of(turn.seen)
+        seen = ops.value_of(added.seen)
         (now,) = ops.either(
-            self.thread.eq(0), [seen.type], lambda: [turns.wait(number, seen)], lambda: [seen]
+            self.thread.eq(0), [seen.type], lambda: [order.wait(number, seen)], lambda: [seen]
         )
         self.meet_own()
-        return Turn(now, number)
+        return AddState(now, number)

@@ -41,12 +41,12 @@ class Weighed(NamedTuple):
 
 @dataclass(frozen=True)
 class Buffers:
-    """Workspace buffers.  rows: what queries have.  sums: of dQ.  turns: of the order in which
-    tiles add to dQ; "": any.  ahead: of the numbers of `Ahead`; "": all sums are filled before.
-    kept: of parts of dk and of dv, where there are parts."""
+    """Workspace buffers.  rows: what queries have.  sums: of dQ.  order: of the flags by
+    which tiles add to dQ in order; "": they add in any.  ahead: of the numbers of `Ahead`; "": all
+    sums are filled before.  kept: of parts of dk and of dv, where there are parts."""
 
     rows: str
     sums: str
-    turns: str = ""
+    order: str = ""
     ahead: str = ""
     kept: Mapping[str, str] = field(default_factory=dict[str, str])

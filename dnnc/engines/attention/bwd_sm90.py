@@ -15,7 +15,7 @@ Everything is transposed, so that P' and dS' come out of the products as the nex
 from registers; dS goes to shared memory through `stmatrix` that transposes.  Query heads that share
 a head of keys come one after the other in the same block, whose registers hold their sums.
 Blocks of queries that masks hide are left out.  Sums of dQ come in any order, so that its last bits
-differ from run to run, or one after the other in the order of keys (`bwd_turns`).
+differ from run to run, or one after the other in the order of keys (`bwd_add_order`).
 Source: Shah et al., "FlashAttention-3", 2024.
 """
 
@@ -29,7 +29,7 @@ from ...codegen.attention.gradient_region import GradientRegion, transposed
 from ...codegen.hopper import tma
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.totals.turn_order import TurnOrder
+from ...codegen.totals.global_flags import GlobalFlags
 from ...dialect.fusion import Fusion
 from ...dialect.ops import RaggedStore
 from ...errors import Status
@@ -273,9 +273,9 @@ class SdpaBwdSm90Engine(Engine):
             plan = schedule(None)
         rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
         sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
-        turns = ""
+        order = ""
         if tiling.is_ordered:
-            turns = output.workspace("turns", TurnOrder.bytes(plan.flags))
+            order = output.workspace("order", GlobalFlags.bytes(plan.flags))
         ahead = ""
         if Ahead.is_needed(plan, output.target.sm_count):
             ahead = output.workspace("ahead", Ahead.bytes(plan))
@@ -293,7 +293,7 @@ class SdpaBwdSm90Engine(Engine):
         with kernel.body():
             others = added(kernel, parts, elements, of_scores=False)
             before = BeforeEmitter(
-                kernel, parts, schedule(kernel), rows, sums, turns, ahead, others
+                kernel, parts, schedule(kernel), rows, sums, order, ahead, others
             )
             before.emit()
         output.launch(kernel, (BeforeEmitter.blocks(plan), 1, 1))
@@ -303,7 +303,7 @@ class SdpaBwdSm90Engine(Engine):
             targets = region.targets(kernel) if parts.kept else []
             own = [targets[place] for place in parts.kept]
             own += added(kernel, parts, elements, of_scores=True)
-            buffers = Buffers(rows, sums, turns, ahead, kept)
+            buffers = Buffers(rows, sums, order, ahead, kept)
             emitter = _EMITTERS[tiling.form]
             emitter(kernel, parts, schedule(kernel), buffers, own).emit()
         tiles = PackedTiles.most(plan) * plan.entry_units if listed else plan.tiles

@@ -1,6 +1,6 @@
 # pyright: basic
-"""The turns in which tiles of keys add to a block of dQ: in the order of their keys, so that the
-sum has the same bits each time.
+"""AddOrder: tiles of keys add to a block of dQ in the order of their keys, so that the sum has the
+same bits each time.
 
 A tile's flag is the number of steps that it and all tiles before it have left behind, as they are
 counted for all tiles of a head: what it adds to a block, it adds once the flag of the tile before
@@ -15,14 +15,14 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.hopper import tma
-from ...codegen.totals.turn_order import TurnOrder
+from ...codegen.totals.global_flags import GlobalFlags
 from .bwd_schedule import GradientSchedule, KeyTile
 
 FAR = (1 << 31) - 1  # more than any step's number
 
 
 @dataclass(frozen=True)
-class Turn:
+class AddState:
     """State that a writer carries between steps.  seen: the flag of the tile before, when it was
     last looked at.  done: the last step's number."""
 
@@ -31,10 +31,10 @@ class Turn:
 
 
 @dataclass
-class WriterTurns:
-    """Turns of one writer of a tile; writer: its number."""
+class AddOrder:
+    """The order of one writer of a tile among those of other tiles; writer: its number."""
 
-    order: TurnOrder
+    flags: GlobalFlags
     schedule: GradientSchedule
     tile: KeyTile
     writer: Any
@@ -58,7 +58,7 @@ class WriterTurns:
         is_due = ops.both(ops.compare("ne", self.tile.key, 0), seen < step)
         (now,) = ops.either(
             is_due, [ops.i32_type()],
-            lambda: [self.order.wait(self.flag - self.writers, step)],
+            lambda: [self.flags.wait(self.flag - self.writers, step)],
             lambda: [seen],
         )  # fmt: skip
         return now
@@ -71,4 +71,4 @@ class WriterTurns:
     def show(self, step: Any) -> None:
         """Shows others that all steps before this number are done; by one thread."""
         tma.wait(0)
-        self.order.show(self.flag, step)
+        self.flags.show(self.flag, step)

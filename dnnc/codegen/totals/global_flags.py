@@ -1,9 +1,9 @@
 # pyright: basic
-"""TurnOrder: blocks of a launch that update memory one after the other, in an order that is fixed.
+"""GlobalFlags: flags in global memory, by which blocks of a launch wait for each other.
 
 A block takes the next number of a counter, so that blocks of smaller numbers have begun whatever
-order the device starts them in: waiting for those alone always ends.  Each has a flag, which says
-how much of its work is there for others.
+order the device starts them in: waiting for those alone always ends.  A flag says how much of a
+block's work is there for others.
 Source: PTX ISA, "Memory Consistency Model".
 """
 
@@ -21,7 +21,7 @@ _WORD_BYTES = 4
 
 
 @dataclass
-class TurnOrder:
+class GlobalFlags:
     """words: !llvm.ptr<1> of i32, all 0: the counter, then flags."""
 
     words: Any
