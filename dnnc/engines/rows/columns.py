@@ -115,8 +115,8 @@ class ColumnSums:
         combine = reduce.combiner(Walk(kernel, {}, self.rows.region.symbols), op)
         bytes_, area = element.width // 8 * width, self._area(memory, i)
         type_, of_block = ops.vector_type(element, width), self._block_elements
-        for turn in range(-(-of_block // (width * t.threads))):
-            at = (ops.thread_id() + turn * t.threads) * width
+        for step in range(-(-of_block // (width * t.threads))):
+            at = (ops.thread_id() + step * t.threads) * width
             column = self._column(place, at)
             is_some = column < kernel.size(self.rows.row_elements)
             with ops.if_(ops.both(at < of_block, is_some)):

@@ -212,7 +212,7 @@ class _Block:
     def _take_slice(self) -> None:
         """first: reduced fragment of this thread; count: of its fragments, `step` apart.
 
-        All blocks go through the reduced elements together, each taking `rows` in its turn: what
+        All blocks go through the reduced elements together, each taking `rows` at a time: what
         one has of them fits 31 bits.
         """
         kernel, t = self.kernel, self.tiling
@@ -333,8 +333,8 @@ class _Block:
         walk = self.walk.branch()
         last = self._total - 1
         places = []
-        for turn in range(1 if is_row else MIDDLE_OF):
-            fragment = ops.minimum(self.first + turn * self.step, last)
+        for step in range(1 if is_row else MIDDLE_OF):
+            fragment = ops.minimum(self.first + step * self.step, last)
             reduced = grid.reduced.coordinates(self.kernel, fragment)
             places.append(coordinates_of(len(grid.dims), self.at_kept, reduced))
         found: dict[Any, Shifted | Distances] = {}
@@ -367,10 +367,10 @@ class _Block:
     def _count_of(self, slice_: Any, row: Any, rows: int) -> Any:
         """Elements that some rows of a slice's block reduce, for each entry."""
         total = self._total
-        turns = total // self.step
+        whole = total // self.step
         first = slice_ * self.tiling.rows + row
-        left = total - turns * self.step - first
-        count = turns * rows + ops.maximum(ops.minimum(left, rows), 0)
+        left = total - whole * self.step - first
+        count = whole * rows + ops.maximum(ops.minimum(left, rows), 0)
         return ops.to_i32(count) * self.grid.reduced.width
 
     # ---- stores

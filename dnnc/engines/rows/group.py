@@ -22,12 +22,12 @@ _ZERO = Index.of(0)
 class Group:
     """Rows in registers: all loads are started, then each level is reduced, then all is stored.
 
-    place: the thread's.  number: of the group.  turn: 0 and 1 by turns where a kernel goes through
-    groups.  leaves: of the arguments that are in shared memory.
+    place: the thread's.  number: of the group.  parity: 0 and 1 alternately where a kernel goes
+    through groups.  leaves: of the arguments that are in shared memory.
     """
 
-    def __init__(self, place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any]):
-        self.place, self.turn, self.rows = place, turn, place.rows
+    def __init__(self, place: Place, number: Any, parity: Any, leaves: Mapping[Any, Any]):
+        self.place, self.parity, self.rows = place, parity, place.rows
         self.kernel, self.tiling, region = place.kernel, place.rows.tiling, place.rows.region
         self.kept, self.is_row_inside = place.row_of(number)
         self.leaves: dict[Any, Any] = {
@@ -62,7 +62,7 @@ class Group:
                 parts.append(self._part(op, combine, places, inside))
             finishes = [self._finish(op) for op in level]
             name = f"level{number}"
-            found = place.totals.combine(name, parts, combines, self.turn, finishes)
+            found = place.totals.combine(name, parts, combines, self.parity, finishes)
             for op, made in zip(level, found, strict=True):
                 self.leaves[rows.means.get(op, op.results[0])] = reduce.Total(made)
         added = [

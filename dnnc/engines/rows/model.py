@@ -155,9 +155,9 @@ class RowsModel:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
         if self.block.config == 2 or self.block.ahead:
             alone = _LOAD_NS + _STAGING_NS + exchange * self.work.passes + bytes_ / _BLOCK_RATE
-            in_turn = max(1.0, self.groups * self.block.blocks / (together * target.sm_count))
+            rounds = max(1.0, self.groups * self.block.blocks / (together * target.sm_count))
             behind = self._behind_ns(exchange, together)
-            return behind + max(0.0, alone - behind) / in_turn
+            return behind + max(0.0, alone - behind) / rounds
         if self.block.held:
             work = _ELEMENT_NS * self.block.held
             waits = _LOAD_NS + exchange * self.work.passes + last

@@ -18,8 +18,8 @@ from .tiling import Place
 class RereadGroup(Group):
     """As `Group`, of rows that a ring has."""
 
-    def __init__(self, place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any]):
-        super().__init__(place, number, turn, leaves)
+    def __init__(self, place: Place, number: Any, parity: Any, leaves: Mapping[Any, Any]):
+        super().__init__(place, number, parity, leaves)
         # Each pass makes f32 of the fragments again.
         self.walk = Walk(self.kernel, self.leaves, place.rows.region.symbols, unpacks=True)
         self._of_all_passes = self._places()

@@ -57,10 +57,11 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class SharedRows:
-    """The state of threads that share rows.  turn: which exchange of totals is meant.  here: the
-    stage, if there is a ring.  sums: of columns, or extremes."""
+    """The state of threads that share rows.  exchange: of totals, its parity, or its number
+    where totals are exchanged a row ahead.  here: the stage, if there is a ring.  sums: of
+    columns, or extremes."""
 
-    turn: Any
+    exchange: Any
     here: Cursor
     sums: Sequence[Any]
 
@@ -318,30 +319,30 @@ class RingKernel:
 
         @loop(self.number, self.count, clusters, state=start)
         def end(i: Any, now: SharedRows) -> SharedRows:
-            turn, cursor = now.turn, now.here
+            exchange, cursor = now.exchange, now.here
             after, following = i + clusters, cursor.next(t.stages)
             with ops.if_(after < self.count):
-                self._give(after, following, turn + 1)
+                self._give(after, following, exchange + 1)
             group = self._shared_group(i, cursor.stage)
             group.load_of_rows()
             for number, level in enumerate(levels):
                 if number:
-                    self.ahead.give(number, turn, group.part(level))
-                group.keep(level, group.totals(level, self.ahead.take(number, turn)))
+                    self.ahead.give(number, exchange, group.part(level))
+                group.keep(level, group.totals(level, self.ahead.take(number, exchange)))
             sums = group.finish(now.sums)
             tma.end_reads()
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             self.ring.pipeline.release(cursor, ops.thread_id() & (WARP_THREADS - 1))
-            return SharedRows(turn + 1, following, sums)
+            return SharedRows(exchange + 1, following, sums)
 
         return end.sums
 
-    def _give(self, number: Any, cursor: Cursor, turn: Any) -> None:
+    def _give(self, number: Any, cursor: Cursor, exchange: Any) -> None:
         """The first pass over a group's rows."""
         self.ring.pipeline.wait_full(cursor)
         group = self._shared_group(number, cursor.stage)
         group.load_of_rows()
-        self.ahead.give(0, turn, group.part(self.rows.levels[0]))
+        self.ahead.give(0, exchange, group.part(self.rows.levels[0]))
 
     def _shared_group(self, number: Any, stage: Any) -> SharedGroup:
         return SharedGroup(self.place, number, self._leaves(stage), self.ahead, self.kernel.threads)

@@ -38,7 +38,7 @@ class StreamedGroup(Group):
         for number, level in enumerate(rows.levels):
             parts = self._streamed_parts(fragments, number, level, later)
             combines = [reduce.combiner(self.walk, op) for op in level]
-            found = totals.combine(f"level{number}", parts, combines, self.turn)
+            found = totals.combine(f"level{number}", parts, combines, self.parity)
             self.keep(level, map(reduce.wide, level, found))
         found = list(extremes)
         if self.whole or rows.extremes:

@@ -1,7 +1,7 @@
 # pyright: basic
 """Blocks whose threads go through groups of rows together; see engine rows.
 
-Rows are loaded when their turn comes, or the first warp has them brought to a ring in shared
+Rows are loaded when a block comes to them, or the first warp has them brought to a ring in shared
 memory ahead of it:
 
     wait for a stage; reduce; store; wait for each other; fill the stage again
@@ -33,20 +33,20 @@ from .tiling import Place
 
 
 def one_group(
-    place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any], sums: Sequence[Any]
+    place: Place, number: Any, parity: Any, leaves: Mapping[Any, Any], sums: Sequence[Any]
 ) -> Sequence[Any]:
     """Goes through a group of rows; gives the sums of columns, or the extremes, with what it adds
     to them."""
     rows = place.rows
     if not rows.tiling.held:
-        return StreamedGroup(place, number, turn, leaves).streamed(sums)
+        return StreamedGroup(place, number, parity, leaves).streamed(sums)
     if not (leaves and rows.columns):
-        return Group(place, number, turn, leaves).held(sums)
-    group = RereadGroup(place, number, turn, leaves)
+        return Group(place, number, parity, leaves).held(sums)
+    group = RereadGroup(place, number, parity, leaves)
     group.load_of_rows()
     for level_number, level in enumerate(rows.levels):
         parts, combines = group.parts(level), group.combines(level)
-        found = place.totals.combine(f"level{level_number}", parts, combines, turn)
+        found = place.totals.combine(f"level{level_number}", parts, combines, parity)
         group.keep(level, found)
     return group.finish(sums)
 
@@ -109,13 +109,13 @@ class Together:
                 leaves = {
                     v: self.ring.leaf(n, cursor.stage, row) for n, v in enumerate(self.values)
                 }
-            sums = one_group(self.place, i, now.turn, leaves, now.sums)
+            sums = one_group(self.place, i, now.exchange, leaves, now.sums)
             if self.ring is not None:
                 tma.end_reads()
                 ops.barrier()  # all have read the stage
                 self._fill(cursor, i + self.clusters * t.stages)
                 cursor = cursor.next(t.stages)
-            return SharedRows(now.turn ^ 1, cursor, sums)
+            return SharedRows(now.exchange ^ 1, cursor, sums)
 
         return end.sums
 
