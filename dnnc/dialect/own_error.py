@@ -78,7 +78,7 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
     first = np.abs(operands[0])
     second = np.abs(operands[1]) if len(operands) > 1 else first
     beta, alpha = (abs(op.parameters().get(name, 1.0)) for name in ("beta", "alpha"))
-    bent = 1 + np.minimum(beta * second, 8.0) ** 3
+    growth = 1 + np.minimum(beta * second, 8.0) ** 3
     scales: dict[str, Callable[[], Array]] = {
         "add_square": lambda: first + second * second,
         "relu_fwd": lambda: size + first + 2,
@@ -94,7 +94,7 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
         **dict.fromkeys(
             ("tanh_bwd", "sigmoid_bwd", "elu_bwd", "softplus_bwd", "swish_bwd", "gelu_bwd",
              "gelu_approx_tanh_bwd"),
-            lambda: first * bent * max(alpha, 1.0),
+            lambda: first * growth * max(alpha, 1.0),
         ),
     }  # fmt: skip
     return scales[op.mode]() if op.mode in scales else size

@@ -38,7 +38,7 @@ from ...target import WARP_THREADS, Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.kernel_sm80 import anchor_call
-from ..product.memory_model import bent, transfer_seconds
+from ..product.memory_model import smooth_max, transfer_seconds
 from ..product.pattern import knob_reason
 from ..surface import LAUNCH_SECONDS, bytes_of, too_large_reasons
 from .wgrad import (
@@ -178,7 +178,7 @@ class ConvWgradDepthwiseEngine(Engine):
         memory = transfer_seconds(moved, target) / (_BANDWIDTH_SHARE * share)
         busy = 2 * products / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE * filled)
         busy *= _INTEGER_TIME if shape.x.type.is_integer else 1
-        seconds = LAUNCH_SECONDS + bent(memory, busy) + copies.seconds(target)
+        seconds = LAUNCH_SECONDS + smooth_max(memory, busy) + copies.seconds(target)
         seconds += sum_seconds(shape.dw[0] * shape.taps * parts, target)
         return Prediction(seconds, "memory" if memory > busy else "arithmetic")
 

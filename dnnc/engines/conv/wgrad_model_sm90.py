@@ -16,7 +16,7 @@ from ...codegen.hopper import wgmma
 from ...codegen.hopper.cluster import residents
 from ...target import Target
 from ..engine import Prediction
-from ..product.memory_model import bent, transfer_seconds
+from ..product.memory_model import smooth_max, transfer_seconds
 from ..product.tile_parts_sm90 import BlockTile, consumers_of
 from .wgrad_sums import added_seconds, sum_seconds
 
@@ -121,7 +121,7 @@ class WgradTile:
         if self.cluster != (1, 1) or self.splits > 1:
             fill += _CLUSTER_FILL_SECONDS
         transfer = transfer_seconds(work.moved_bytes, self.target)
-        seconds = fill + bent(busy, transfer)
+        seconds = fill + smooth_max(busy, transfer)
         if self.sums.adds:
             seconds += added_seconds(work.sums, self.sums.parts, self.target)
         elif self.sums.goes_there:
@@ -143,13 +143,13 @@ class WgradTile:
             multiply *= _LONE_SHARE
         if self.made.transposes:
             multiply, loaded = max(multiply, self._transpose_seconds()), loaded / 2
-        step = bent(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
+        step = smooth_max(multiply, loaded * _ROW_BYTES / _LOAD_RATE)
         if self.made.is_any and self.stages == 2:  # loads, what is made of them, and products wait
             step *= _FEW_STAGES_SHARE
         step = step if self.pixels else max(step, _LATENCY_SECONDS / (self.stages - 1))
         if not self.made.computed_rows:
             return step
-        return bent(step, self.made.computed_rows * _ROW_SECONDS)
+        return smooth_max(step, self.made.computed_rows * _ROW_SECONDS)
 
     def _transpose_seconds(self) -> float:
         """Seconds of a step's traffic in shared memory: bytes come, are read, written transposed,

@@ -32,7 +32,7 @@ def again_share(m: int, n: int, k: int, tile: tuple[int, int]) -> float:
     return 1 + _AGAIN_SHARE * again / (a + b + c)
 
 
-def bent(a: float, b: float) -> float:
+def smooth_max(a: float, b: float) -> float:
     """The longer of two times, and more where both are as long and hold each other up."""
     longer, shorter = max(a, b), min(a, b)
     return longer * (1 + (shorter / longer) ** _SHARPNESS) ** (1 / _SHARPNESS)

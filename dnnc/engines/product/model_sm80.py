@@ -19,7 +19,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...target import Target
 from ..engine import Prediction
-from .memory_model import again_share, bent, transfer_seconds
+from .memory_model import again_share, smooth_max, transfer_seconds
 from .work import ProductWork
 
 # Share of the rate of mma.sync that a tile's main loop reaches, and registers of a thread.
@@ -125,7 +125,7 @@ class TiledProduct:
         transfer *= again_share(work.m, work.n, work.k, self.tile)
         # What part-filled SMs leave unused is what bounds a small product.
         bound = "memory" if transfer > busy else "tensor cores" if each > 1 else "latency"
-        seconds = bent(busy, transfer + _FILL_SECONDS + self._epilogue)
+        seconds = smooth_max(busy, transfer + _FILL_SECONDS + self._epilogue)
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
     @property

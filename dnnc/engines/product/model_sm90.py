@@ -23,7 +23,7 @@ from ...codegen.hopper import wgmma
 from ...codegen.hopper.cluster import residents
 from ...target import Target
 from ..engine import Prediction
-from .memory_model import again_share, bent, transfer_seconds
+from .memory_model import again_share, smooth_max, transfer_seconds
 from .tile_sm90 import are_pairs
 from .work import ProductWork
 
@@ -265,7 +265,7 @@ class HopperTile:
             transfer *= _PING_PONG_AGAIN
         if work.groups:
             transfer += transfer_seconds(self._weights_again(work), self.target)
-        seconds = bent(busy, transfer + self._fill_seconds + after)
+        seconds = smooth_max(busy, transfer + self._fill_seconds + after)
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
@@ -419,12 +419,12 @@ class HopperTile:
             multiply *= _SHARED_FILTERS
         computed = self._computed_seconds()
         if block.producers:  # they take slots from those that multiply
-            multiply = bent(multiply, computed)
+            multiply = smooth_max(multiply, computed)
         elif self._computed_rows:
             multiply += computed
         # Bound by either, pixels and products hold each other up.
         pixels = self._pixel_seconds()
-        seconds = bent(bent(multiply, pixels), loaded.taken)
+        seconds = smooth_max(smooth_max(multiply, pixels), loaded.taken)
         if not loaded.is_im2col:
             return seconds
         # Few stages do not cover what follows each other until one is free again.
