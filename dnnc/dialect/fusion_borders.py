@@ -212,7 +212,7 @@ def _across(
 # ---- what is stored
 
 
-class _Unlike(Exception):
+class _CannotSink(Exception):
     """A view can't sink below an operation, or no strides store what it gives."""
 
 
@@ -244,7 +244,7 @@ class _Sinking:
             if not self.sunk:
                 return None
             outputs = tuple(map(self._output, self.outputs))
-        except _Unlike:
+        except _CannotSink:
             return None
         ops = (op.with_tensors(self.stored) for op in self.ops)
         return tuple(ops), outputs
@@ -260,7 +260,7 @@ class _Sinking:
         elif isinstance(op, Pointwise) and op.mode != "gen_index":
             self._below(op, op.y)
         else:
-            raise _Unlike
+            raise _CannotSink
 
     def _sinks(self, op: View) -> bool:
         if not all(map(_has_plain_memory, (op.x, op.y))):
@@ -274,13 +274,13 @@ class _Sinking:
         chain = next(self.sunk[t][1] for t in op.operands if t in self.sunk)
         origins = [origin for _, origin in chain]
         if any(isinstance(origin, Slice) for origin in origins):
-            raise _Unlike
+            raise _CannotSink
         others = {tensor: self._ahead_of(origins, tensor) for tensor in op.operands}
         dims, behind = y.shape, list[_Step]()
         for origin in reversed(origins):
             found = _ahead(origin, dims)
             if found is None:
-                raise _Unlike
+                raise _CannotSink
             narrowed = origin if dims == origin.y.shape else _narrowed(origin, found[0], dims)
             behind.append((narrowed, origin))
             dims = found[0]
@@ -293,14 +293,14 @@ class _Sinking:
         if tensor in self.sunk:
             base, chain = self.sunk[tensor]
             if [_key(origin) for _, origin in chain] != list(map(_key, origins)):
-                raise _Unlike
+                raise _CannotSink
             return base
         if tensor not in self.made:
             return _ahead_in_memory(origins, tensor)
         for origin in reversed(origins):
             found = _ahead(origin, tensor.shape)
             if found is None:
-                raise _Unlike
+                raise _CannotSink
             y = _virtual(tensor, found[0])
             self.ops.append(_inverted(origin, tensor, y))
             tensor = y
@@ -312,7 +312,7 @@ class _Sinking:
             return y
         base, chain = self.sunk[y]
         if not _has_plain_memory(y):
-            raise _Unlike
+            raise _CannotSink
         found: tuple[_Dims, _Dims] | None = y.shape, y.layout
         for step, _ in reversed(chain):
             if found is not None:
@@ -320,7 +320,7 @@ class _Sinking:
         if found is None:
             return self._part(y, base, [step for step, _ in chain])
         if not self._is_stored_in_rows(*found):
-            raise _Unlike
+            raise _CannotSink
         return self._whole(y, base, *found)
 
     def _whole(self, y: Tensor, base: Tensor, dims: _Dims, strides: _Dims) -> Tensor:
@@ -336,10 +336,10 @@ class _Sinking:
         """The tensor that is stored in the memory of an output that is a part of the product's
         columns, or along whose axes several count through one of the product's."""
         if not self.has_parts or y.is_virtual or y.type.kind == "b":
-            raise _Unlike
+            raise _CannotSink
         part = stored_part(base.shape, views, y.layout)
         if part is None or not self._has_parts_in_rows(part.digits):
-            raise _Unlike
+            raise _CannotSink
         flat = [digit for digits in part.digits for digit in digits]
         dims, strides = (tuple(each) for each in zip(*flat, strict=True))
         if dims == base.shape:
@@ -402,12 +402,12 @@ def _ahead_in_memory(origins: Sequence[View], tensor: Tensor) -> Tensor:
         uid = None if tensor.is_constant else tensor.uid
         return replace(tensor, uid=uid, dims=ones, strides=ones)
     if not _has_plain_memory(tensor):
-        raise _Unlike
+        raise _CannotSink
     dims, strides = tensor.shape, tensor.layout
     for origin in reversed(origins):
         found = _ahead(origin, dims, strides)
         if found is None:
-            raise _Unlike
+            raise _CannotSink
         dims, strides = found
     return replace(tensor, dims=dims, strides=strides)
 
@@ -439,7 +439,7 @@ def _between(origin: View, x: Tensor, y: Tensor, permutation: tuple[int, ...]) -
     elif _is_row_major(origin):
         made = Reshape(reshape_mode="LOGICAL", **values)
     else:
-        raise _Unlike
+        raise _CannotSink
     made.made_at = origin.made_at
     return made
 
@@ -447,7 +447,7 @@ def _between(origin: View, x: Tensor, y: Tensor, permutation: tuple[int, ...]) -
 def _copy(x: Tensor, y: Tensor) -> Pointwise:
     """The operation that stores a tensor a second time."""
     if not x.type.is_float and x.type.bits != 8:
-        raise _Unlike  # no float holds every number
+        raise _CannotSink  # no float holds every number
     compute = dtypes.f64 if x.type == dtypes.f64 else dtypes.f32
     values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": compute}
     return Pointwise(**values)

@@ -40,7 +40,7 @@ class KnobValues:
                 found[knob] = found.get(knob, 0) | value * bit
         return found
 
-    def unlike(self, others: Knobs) -> Iterator[tuple[str, int]]:
+    def different_from(self, others: Knobs) -> Iterator[tuple[str, int]]:
         """Each knob of `others` that has another value here, and that value."""
         own = self.knobs
         return ((name, own[name]) for name, value in others.items() if own[name] != value)

@@ -43,7 +43,7 @@ def test_fields_are_read_and_written():
 
 def test_values_unlike_others_are_named():
     tile = Tile(64, True)
-    assert dict(tile.unlike({"TILE_M": 64, "SWAP_AB": 0})) == {"SWAP_AB": 1}
+    assert dict(tile.different_from({"TILE_M": 64, "SWAP_AB": 0})) == {"SWAP_AB": 1}
 
 
 def test_knobs_of_few_queries_are_written_together():

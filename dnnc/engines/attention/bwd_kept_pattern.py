@@ -23,7 +23,7 @@ from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
 from .bwd_gradient import Gradient, GradientOperands, GradientResults
 from .bwd_reader import ACCEPTED, GradientReader
-from .operands import Operand, Unlike
+from .operands import NoMatch, Operand
 
 _SHARES = (dtypes.f32, dtypes.f16, dtypes.bf16)  # types of P in P * (dP - delta)
 
@@ -43,20 +43,20 @@ class KeptReader(GradientReader):
             lambda p: p.shape == dims and p.type in _SHARES and not self._is_made_of(p, of_weights),
         )  # fmt: skip
         if ds[0].tensor is not ds[1].tensor:
-            raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
+            raise NoMatch(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
         if delta.x.shape != dims:
-            raise Unlike(f"row sums of {text(delta.x.shape)}", f"the scores' dims, {text(dims)}")
+            raise NoMatch(f"row sums of {text(delta.x.shape)}", f"the scores' dims, {text(dims)}")
         if sorted(w.is_transposed for w in ds) != [False, True]:
-            raise Unlike("products of dS that are not transposed as a gradient's", ACCEPTED)
+            raise NoMatch("products of dS that are not transposed as a gradient's", ACCEPTED)
         to_q, to_k = of_both if ds[1].is_transposed else reversed(of_both)
         for tensor in (to_v.a, delta.x, ds[0].tensor):
             self._verify_elements(tensor, of_weights, delta)
         if of_weights not in self.fusion.sources(delta.x):
-            raise Unlike(f"{delta.label} of what is in memory", "the sum of each row of P * dP")
+            raise NoMatch(f"{delta.label} of what is in memory", "the sum of each row of P * dP")
         made = [self._result(op) for op in (to_q, to_k, to_v)]
         q, k, v, do = map(self._plain, (to_k.b, to_q.b, of_weights.b, of_weights.a))
         if self._verify_same(to_v, do, is_transposed=False) is not None:
-            raise Unlike(f"{to_v.b.label} cut to lengths", "all rows of dO")
+            raise NoMatch(f"{to_v.b.label} cut to lengths", "all rows of dO")
         found = Gradient(
             None, of_weights,
             GradientOperands(q, replace(k, is_transposed=not k.is_transposed), v, do),
@@ -85,14 +85,14 @@ class KeptReader(GradientReader):
         first = [op for op in products if any(op in others for others in ahead.values())]
         to_v = [op for op in products if op not in first and op not in of_both]
         if len(first) != 1 or len(of_both) != 2 or len(to_v) != 1:
-            raise Unlike("products that follow each other otherwise", ACCEPTED)
+            raise NoMatch("products that follow each other otherwise", ACCEPTED)
         return first[0], to_v[0], of_both
 
     def _plain(self, tensor: Tensor) -> Operand:
         """An operand whose rows are in place, all of them."""
         found = self.operand(tensor)
         if found.load is not None:
-            raise Unlike(f"packed rows of {found.tensor.label}", "rows in place")
+            raise NoMatch(f"packed rows of {found.tensor.label}", "rows in place")
         return found
 
     def _verify_elements(self, tensor: Tensor, of_weights: Matmul, delta: Reduction) -> None:
@@ -106,7 +106,7 @@ class KeptReader(GradientReader):
             )
             is_simple = self.keeps_rows(op) if is_of_products else self._is_of_memory(op)
             if not is_simple:
-                raise Unlike(f"{op.label} between the products", "pointwise operations")
+                raise NoMatch(f"{op.label} between the products", "pointwise operations")
 
     def _is_of_memory(self, op: Op) -> bool:
         return self.is_simple(op) or isinstance(op, Rng)
@@ -115,16 +115,16 @@ class KeptReader(GradientReader):
         batch, heads, queries, keys = found.score.shape
         if to_v.a.shape != (batch, heads, keys, queries):
             what = f"{to_v.a.label} {text(to_v.a.shape)}"
-            raise Unlike(what, f"P transposed, {text((batch, heads, keys, queries))}")
+            raise NoMatch(what, f"P transposed, {text((batch, heads, keys, queries))}")
         _, k, _, do = found.operands
         ds = found.parts["gradients"].results[0]
         for weights, rows in ((to_v.a, do), (ds, k)):
             if weights.type != rows.tensor.type:
                 what = f"{weights.label} of {weights.type}"
-                raise Unlike(what, f"{rows.tensor.type}, as of {rows.tensor.label}")
+                raise NoMatch(what, f"{rows.tensor.type}, as of {rows.tensor.label}")
         of_rows = [op.y for op in found.sums if op.x.shape != found.score.shape]
         if of_rows:
-            raise Unlike(f"{of_rows[0].label} of rows", "sums of what scores have")
+            raise NoMatch(f"{of_rows[0].label} of rows", "sums of what scores have")
 
     def _stored(self, dims: tuple[Expr, ...]) -> tuple[Reshape, ...]:
         """The reshapes of memory in the order F16x16 to the scores' dims."""

@@ -25,7 +25,7 @@ from ..engine import Reason
 from .bwd_gradient import Gradient, GradientOperands, GradientResults
 from .bwd_kept_pattern import KeptReader
 from .bwd_reader import ACCEPTED, GradientReader
-from .operands import Unlike
+from .operands import NoMatch
 
 _ROW, _COLUMN = 2, 3  # axes of the scores
 
@@ -49,8 +49,8 @@ def _found(fusion: Fusion) -> Gradient | Reason:
     reader = KeptReader if products == KeptReader.products else _Reader
     try:
         return reader(fusion).read()
-    except Unlike as unlike:
-        return unlike.reason
+    except NoMatch as failure:
+        return failure.reason
 
 
 def _keeps_zeros(op: Op, zeros: set[Tensor]) -> bool:
@@ -86,15 +86,15 @@ class _Reader(GradientReader):
             self._verify_between(weights.tensor, scores, of_weights)
             if weights.tensor.shape != exponential.y.shape:
                 what = f"{weights.tensor.label} {text(weights.tensor.shape)}"
-                raise Unlike(what, f"the scores' dims, {text(exponential.y.shape)}")
+                raise NoMatch(what, f"the scores' dims, {text(exponential.y.shape)}")
         self._verify_hidden(exponential, p.tensor, ds[0].tensor)
         if ds[0].tensor is not ds[1].tensor:
-            raise Unlike(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
+            raise NoMatch(f"dS as {ds[0].tensor.label} and {ds[1].tensor.label}", "one of both")
         if not p.is_transposed or [w.is_transposed for w in ds] not in (
             [False, True],
             [True, False],
         ):
-            raise Unlike("products of weights that are not transposed as a gradient's", ACCEPTED)
+            raise NoMatch("products of weights that are not transposed as a gradient's", ACCEPTED)
         to_q, to_k = of_both if ds[1].is_transposed else reversed(of_both)
         made = [self._result(op) for op in (to_q, to_k, to_v)]
         q, k, v = map(self.operand, (scores.a, scores.b, of_weights.b))
@@ -121,7 +121,7 @@ class _Reader(GradientReader):
             }
             if any((axis, lengths) not in known for lengths in cut):
                 what = f"{operand.tensor.label} cut to lengths that no mask of {p.tensor.label} has"
-                raise Unlike(what, "weights that are 0 past the lengths")
+                raise NoMatch(what, "weights that are 0 past the lengths")
         self._verify_dims(found, *made)
         self._verify_outputs(found)
         return found
@@ -134,7 +134,7 @@ class _Reader(GradientReader):
         to_v = [op for op in products if len(ahead[op]) == 1]
         of_both = [op for op in products if ahead[op] == set(first)]
         if len(first) != 2 or len(to_v) != 1 or len(of_both) != 2:
-            raise Unlike("products that follow each other otherwise", ACCEPTED)
+            raise NoMatch("products that follow each other otherwise", ACCEPTED)
         (scores,) = [op for op in first if op in ahead[to_v[0]]]
         (of_weights,) = [op for op in first if op is not scores]
         return scores, of_weights, to_v[0], of_both
@@ -171,7 +171,7 @@ class _Reader(GradientReader):
     def _delta(self) -> Reduction:
         op = self.row_sum("dO * O")
         if not all(map(self._is_light, self.fusion.sources(op.x))):
-            raise Unlike(f"{op.label} of what is not in memory", "the sum of each row of dO * O")
+            raise NoMatch(f"{op.label} of what is not in memory", "the sum of each row of dO * O")
         return op
 
     def _exponential(self, scores: Matmul, p: Tensor) -> Pointwise:
@@ -181,7 +181,7 @@ class _Reader(GradientReader):
             if isinstance(op, Pointwise) and op.mode == "exp" and self._is_distance(op.x, scores):
                 found.append(op)
         if len(found) != 1:
-            raise Unlike(f"{p.label} of no exponential", "exp(S - statistics) of each row")
+            raise NoMatch(f"{p.label} of no exponential", "exp(S - statistics) of each row")
         return found[0]
 
     def _is_distance(self, tensor: Tensor, scores: Matmul) -> bool:
@@ -208,4 +208,4 @@ class _Reader(GradientReader):
         for tensor in weights:
             if tensor not in zeros:
                 what = f"{tensor.label} beside masked scores"
-                raise Unlike(what, "P and dS that are 0 wherever exp(S - statistics) is")
+                raise NoMatch(what, "P and dS that are 0 wherever exp(S - statistics) is")

@@ -21,7 +21,7 @@ from ...dialect.tensor import Tensor, text
 from ...expr import Expr
 from ..surface import listed
 from .bwd_gradient import Gradient
-from .operands import Operand, OperandReader, Unlike, exchanges_last, regroups
+from .operands import NoMatch, Operand, OperandReader, exchanges_last, regroups
 
 ACCEPTED = "the products of attention's gradient, pointwise operations between them"
 
@@ -52,7 +52,7 @@ class GradientReader(OperandReader):
         ]
         products = [op for op in anchors if isinstance(op, Matmul)]
         if len(products) != count or len(anchors) != count:
-            raise Unlike(listed(anchors, "no matmul"), ACCEPTED)
+            raise NoMatch(listed(anchors, "no matmul"), ACCEPTED)
         return products
 
     def products_ahead(self, op: Matmul, products: Sequence[Op]) -> set[Op]:
@@ -90,17 +90,17 @@ class GradientReader(OperandReader):
             is_product = is_product and len(readers) == len(found)
             if len(readers) == 1 and isinstance(readers[0], RaggedStore):
                 if not is_product:
-                    raise Unlike(
+                    raise NoMatch(
                         f"{tensor.label}, scaled or with its amax, to packed rows",
                         "rows in place, or products as they are",
                     )
                 return tensor
             if len(readers) != 1 or not self._keeps_result(readers[0]):
-                raise Unlike(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
+                raise NoMatch(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
             is_product = is_product and self._multiple(readers[0]) is None
             tensor = readers[0].results[0]
         if self.fusion.readers.get(tensor):
-            raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
+            raise NoMatch(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
         return tensor
 
     def _keeps_result(self, op: Op) -> bool:
@@ -123,7 +123,7 @@ class GradientReader(OperandReader):
         is_same = found.tensor is operand.tensor and found.load is operand.load
         if not is_same or found.is_transposed != (operand.is_transposed ^ is_transposed):
             what = f"{op.label} by {found.tensor.label}"
-            raise Unlike(what, f"by {operand.tensor.label}, as in the other product")
+            raise NoMatch(what, f"by {operand.tensor.label}, as in the other product")
         return found.lengths
 
     # ---- between the products
@@ -132,12 +132,12 @@ class GradientReader(OperandReader):
         """The one reduction that is no output, of each row; what: it adds up."""
         found = [op for op in self._reductions() if self._total(op) is None]
         if len(found) != 1:
-            raise Unlike(listed(found, "no reductions"), f"one sum of each row, of {what}")
+            raise NoMatch(listed(found, "no reductions"), f"one sum of each row, of {what}")
         (op,) = found
         if op.mode != "add" or op.axes != (op.x.rank - 1,):
-            raise Unlike(f"{op.mode} over axes {list(op.axes)}", f"the sum of each row of {what}")
+            raise NoMatch(f"{op.mode} over axes {list(op.axes)}", f"the sum of each row of {what}")
         if {op.x.type, op.y.type, op.compute_type} != {dtypes.f32}:
-            raise Unlike(f"{op.label} of {op.x.type}", "a sum in FLOAT")
+            raise NoMatch(f"{op.label} of {op.x.type}", "a sum in FLOAT")
         return op
 
     def _reductions(self) -> list[Reduction]:
@@ -170,12 +170,12 @@ class GradientReader(OperandReader):
                 ):
                     found.append((op, made))
         if len(found) != 1:
-            raise Unlike(f"{ds.label} without P * (dP - delta)", ACCEPTED)
+            raise NoMatch(f"{ds.label} without P * (dP - delta)", ACCEPTED)
         readers = [op for op in self.fusion.ops if delta in self._reads(op)]
         rows = [op for op in readers if op.results[0].shape[-1].constant != 1]
         # Scores of a single key look like rows' numbers: an engine says that it declines these.
         if len(rows) != 1 and found[0][0].y.shape[-1].constant != 1:
-            raise Unlike("row sums that others read", "delta in P * (dP - delta) alone")
+            raise NoMatch("row sums that others read", "delta in P * (dP - delta) alone")
         return found[0]
 
     def _reads(self, op: Op) -> set[Op]:
@@ -194,7 +194,7 @@ class GradientReader(OperandReader):
             made_of = {o for t in op.read_operands for o in self.fusion.sources(t)}
             is_between = op not in products and not made_of.isdisjoint(products)
             if is_between and not self.keeps_rows(op):
-                raise Unlike(f"{op.label} between the products", "pointwise operations")
+                raise NoMatch(f"{op.label} between the products", "pointwise operations")
 
     # ---- further outputs
 
@@ -224,14 +224,14 @@ class GradientReader(OperandReader):
             if _is_amax(op) or self._total(op) is None:
                 continue
             if op.mode != "add" or {op.x.type, op.compute_type} != {dtypes.f32}:
-                raise Unlike(f"{op.mode} of {op.x.type}, {op.label}", "sums in FLOAT")
+                raise NoMatch(f"{op.mode} of {op.x.type}, {op.label}", "sums in FLOAT")
             if op.x.shape == score.shape:
                 self._verify_element(op.x, delta, core)
             elif op.x.shape != of_rows:
                 what = f"{op.label} of {text(op.x.shape)}"
-                raise Unlike(what, f"sums of {text(score.shape)} or {text(of_rows)}")
+                raise NoMatch(what, f"sums of {text(score.shape)} or {text(of_rows)}")
             elif not all(o is delta or self._is_light(o) for o in self.fusion.sources(op.x)):
-                raise Unlike(f"{op.label} of what rows do not have", "pointwise work on rows")
+                raise NoMatch(f"{op.label} of what rows do not have", "pointwise work on rows")
             yield op
 
     def _total(self, op: Reduction) -> Tensor | None:
@@ -241,7 +241,7 @@ class GradientReader(OperandReader):
             readers = self.fusion.readers.get(tensor, ())
             if tensor in self.fusion.outputs:
                 if readers:
-                    raise Unlike(f"{op.label}, which others read", "sums as outputs alone")
+                    raise NoMatch(f"{op.label}, which others read", "sums as outputs alone")
                 return tensor
             if len(readers) != 1 or not isinstance(readers[0], Pointwise):
                 return None
@@ -265,12 +265,12 @@ class GradientReader(OperandReader):
             what, accepted = op.label, "the amax of all of dS, dQ, dK or dV, an output"
             is_whole = op.y.elements().constant == 1 and op.index is None
             if not is_whole or {op.x.type, op.y.type, op.compute_type} != {dtypes.f32}:
-                raise Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
+                raise NoMatch(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
             if op.y not in self.fusion.outputs or self.fusion.readers.get(op.y):
-                raise Unlike(f"{what}, which others read", accepted)
+                raise NoMatch(f"{what}, which others read", accepted)
             if not any(op.x in self._along(product) for product in results):
                 if op.x.shape != score.shape:
-                    raise Unlike(f"{what} of {op.x.label}", accepted)
+                    raise NoMatch(f"{what} of {op.x.label}", accepted)
                 self._verify_element(op.x, delta, core)
             found.append(op)
         return tuple(found)
@@ -292,12 +292,12 @@ class GradientReader(OperandReader):
         while pending:
             op = self.fusion.producers.get(pending.pop())
             if op is delta:
-                raise Unlike(f"{tensor.label} of row sums", "delta in P * (dP - delta) alone")
+                raise NoMatch(f"{tensor.label} of row sums", "delta in P * (dP - delta) alone")
             if op is None or op is core or op in first:
                 continue
             above = {o for t in op.read_operands for o in self.fusion.sources(t)}
             if not above.isdisjoint(first) and not self.keeps_rows(op):
-                raise Unlike(f"{op.label} between the products", "pointwise operations")
+                raise NoMatch(f"{op.label} between the products", "pointwise operations")
             pending += op.read_operands
 
     # ---- dims
@@ -305,7 +305,7 @@ class GradientReader(OperandReader):
     def _verify_dims(self, found: Gradient, dq: Tensor, dk: Tensor, dv: Tensor) -> None:
         dims = found.score.shape
         if len(dims) != 4:
-            raise Unlike(f"scores {text(dims)}", "four axes")
+            raise NoMatch(f"scores {text(dims)}", "four axes")
         batch, heads = dims[:2]
         q, k, v, do = found.operands
         for operand in (q, do, k, v):
@@ -313,24 +313,24 @@ class GradientReader(OperandReader):
             is_paged = operand.load is not None and not isinstance(operand.load, RaggedLoad)
             if len(own) != 2 or own[0] != batch or is_paged:
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)}"
-                raise Unlike(what, "[B, H, S, D], rows in place or packed")
+                raise NoMatch(what, "[B, H, S, D], rows in place or packed")
         if q.batch != dims[:2] or do.batch != dims[:2]:
-            raise Unlike(f"heads of {q.tensor.label}", f"{heads}, as of the scores")
+            raise NoMatch(f"heads of {q.tensor.label}", f"{heads}, as of the scores")
         shared = k.batch[1]
         is_part = shared == heads or bool(
             shared.constant and heads.constant and heads.constant % shared.constant == 0
         )
         if not is_part:
-            raise Unlike(f"{shared} heads of K", f"{heads} heads, or a part of them")
+            raise NoMatch(f"{shared} heads of K", f"{heads} heads, or a part of them")
         rows = {dq: (batch, heads, dims[2])}
         rows |= {dk: (batch, shared, dims[3]), dv: (batch, v.batch[1], dims[3])}
         for result, wanted in rows.items():
             if result.rank != 4 or result.shape[:3] != wanted:
                 what = f"{result.label} {text(result.shape)}"
-                raise Unlike(what, f"[{', '.join(map(str, wanted))}, elements of a head]")
+                raise NoMatch(what, f"[{', '.join(map(str, wanted))}, elements of a head]")
         delta = (*dims[:3], Expr.of(1))
         if found.delta.y.shape != delta:
-            raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))
+            raise NoMatch(f"delta {text(found.delta.y.shape)}", text(delta))
 
     def _verify_outputs(self, found: Gradient) -> None:
         known = {*found.results, *found.kept}
@@ -338,7 +338,7 @@ class GradientReader(OperandReader):
         for output in self.fusion.outputs:
             if output not in known:
                 supported = "dQ, dK, dV, what scores have, sums of that or of rows"
-                raise Unlike(f"output {output.label}", supported)
+                raise NoMatch(f"output {output.label}", supported)
             store = self.fusion.producers[output]
             if isinstance(store, RaggedStore):
                 self._verify_places(store)
@@ -348,4 +348,4 @@ class GradientReader(OperandReader):
         for tensor in (store.offset, store.sequence):
             if not all(self.is_simple(op) for op in self.fusion.sources(tensor)):
                 what = f"{tensor.label} of {store.label}"
-                raise Unlike(what, "offsets and lengths in memory, or made of such")
+                raise NoMatch(what, "offsets and lengths in memory, or made of such")

@@ -49,7 +49,7 @@ class Operand:
     made_by: Op | None = None
 
 
-class Unlike(Exception):
+class NoMatch(Exception):
     """The fusion is no attention: what was found, what would be accepted."""
 
     def __init__(self, what: str, accepted: str = ACCEPTED):
@@ -88,7 +88,7 @@ class OperandReader:
         while (op := self.fusion.producers.get(tensor)) is not None:
             if isinstance(op, PagedCacheLoad | RaggedLoad):
                 if lengths not in (None, op.sequence):
-                    raise Unlike(f"{label} is cut to other lengths than those of {op.label}")
+                    raise NoMatch(f"{label} is cut to other lengths than those of {op.label}")
                 return self._gathered(op, is_transposed)
             if may_be_scaled and (along := self._multiple(op)) is not None:
                 tensor = along
@@ -104,7 +104,7 @@ class OperandReader:
             if isinstance(op, Transpose) and exchanges_last(op):
                 is_transposed = not is_transposed
             elif lengths is not None or not (isinstance(op, Reshape) and regroups(op)):
-                raise Unlike(f"{label} is computed by {op.label}", "operands in memory")
+                raise NoMatch(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
         return Operand(tensor, is_transposed, None, tensor.shape[:-2], lengths)
 
@@ -121,7 +121,7 @@ class OperandReader:
         heavy = [other for other in self.fusion.upstream(op.y) if not self._is_light(other)]
         if heavy or not is_of_rows:
             maker = heavy[0] if heavy else op
-            raise Unlike(f"{tensor.label} is computed by {maker.label}", "operands in memory")
+            raise NoMatch(f"{tensor.label} is computed by {maker.label}", "operands in memory")
         packed = replace(op.y, strides=packed_strides(op.y.shape))
         return Operand(packed, False, None, op.y.shape[:-2], made_by=op)
 
@@ -173,7 +173,7 @@ class OperandReader:
             is_simple = isinstance(op, RaggedLoad) and tensor is not memory
             made_by = self.fusion.upstream(tensor)
             if made_by and not (is_simple and all(self.is_simple(o) for o in made_by)):
-                raise Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
+                raise NoMatch(f"{tensor.label} of {op.label} is computed", "operands in memory")
         return Operand(memory, is_transposed, op, op.y.shape[:-2])
 
     def is_simple(self, op: Op) -> bool:

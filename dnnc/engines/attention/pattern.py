@@ -35,7 +35,7 @@ from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
 from ..engine import Prepared, Reason
 from ..surface import listed
-from .operands import Operand, OperandReader, Unlike, regroups
+from .operands import NoMatch, Operand, OperandReader, regroups
 
 
 class AttentionOperands(NamedTuple):
@@ -136,8 +136,8 @@ def prepared_attention(fusion: Fusion) -> Prepared:
 def _found(fusion: Fusion) -> Attention | Reason:
     try:
         return _Reader(fusion).read()
-    except Unlike as unlike:
-        return unlike.reason
+    except NoMatch as failure:
+        return failure.reason
 
 
 class _Reader(OperandReader):
@@ -173,10 +173,10 @@ class _Reader(OperandReader):
         ]
         matmuls = [op for op in anchors if isinstance(op, Matmul)]
         if len(matmuls) != 2 or len(anchors) != 2:
-            raise Unlike(listed(anchors, "no matmul"))
+            raise NoMatch(listed(anchors, "no matmul"))
         first, second = matmuls
         if first not in self.fusion.upstream(second.a) or first in self.fusion.upstream(second.b):
-            raise Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
+            raise NoMatch(f"{second.label} does not weigh its B by what {first.label} gives")
         return first, second
 
     def _reductions(self) -> tuple[Reduction, Reduction, tuple[Reduction, ...]]:
@@ -184,33 +184,33 @@ class _Reader(OperandReader):
         largest = tuple(op for op in found if op.mode == "amax")
         found = [op for op in found if op.mode != "amax"]
         if [op.mode for op in found] != ["max", "add"]:
-            raise Unlike(listed(found, "no reductions"), "a maximum and a sum of each row")
+            raise NoMatch(listed(found, "no reductions"), "a maximum and a sum of each row")
         for op in found:
             is_of_one = not op.axes and op.x.shape[-1].constant == 1
             if not (is_of_one or op.axes == (op.x.rank - 1,)) or op.index is not None:
-                raise Unlike(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
+                raise NoMatch(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
             if op.x.type != dtypes.f32 or op.compute_type != dtypes.f32:
-                raise Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
+                raise NoMatch(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
         maximum, total = found
         return maximum, total, largest
 
     def _verify_score(self, first: Matmul, maximum: Reduction) -> None:
         for op in self.fusion.upstream(maximum.x):
             if op is not first and first in self._upstream(op) and not self.keeps_rows(op):
-                raise Unlike(f"{op.label} on scores", "pointwise operations on scores")
+                raise NoMatch(f"{op.label} on scores", "pointwise operations on scores")
 
     def _exponential(self, maximum: Reduction, total: Reduction) -> Tensor:
         """E = exp(S - base), of the sum."""
         exponential = self.fusion.producers.get(total.x)
         if not isinstance(exponential, Pointwise) or exponential.mode != "exp":
-            raise Unlike(f"{total.label} of no exponential", "sum(exp(S - max(S)))")
+            raise NoMatch(f"{total.label} of no exponential", "sum(exp(S - max(S)))")
         distance = self.fusion.producers.get(exponential.x)
         if not isinstance(distance, Pointwise) or not self._is_centred(distance, maximum):
-            raise Unlike(f"{exponential.label} of no distance", "exp(S - max(S))")
+            raise NoMatch(f"{exponential.label} of no distance", "exp(S - max(S))")
         for op in (distance, exponential):
             if op.results[0].type != dtypes.f32 or op.compute_type != dtypes.f32:
                 what = f"{op.label} in {op.results[0].type}"
-                raise Unlike(what, "distances and exponentials in FLOAT")
+                raise NoMatch(what, "distances and exponentials in FLOAT")
         return total.x
 
     def _is_centred(self, distance: Pointwise, maximum: Reduction) -> bool:
@@ -273,25 +273,25 @@ class _Reader(OperandReader):
         while tensor is not e:
             op = self.fusion.producers.get(tensor)
             if op is None or not self.keeps_rows(op):
-                raise Unlike(f"{tensor.label} is no weight", "weights made of the exponentials")
+                raise NoMatch(f"{tensor.label} is no weight", "weights made of the exponentials")
             along = [t for t in op.operands if t is e or self._comes_from(t, e)]
             rest = [t for t in op.operands if t not in along]
             of_total = [t for t in rest if total in self.fusion.upstream(t)]
             if len(along) != 1 or not all(self._is_of_rows(t, *stops) for t in of_total):
-                raise Unlike(f"{op.label} on weights", "weights that are multiplied by others")
+                raise NoMatch(f"{op.label} on weights", "weights that are multiplied by others")
             if of_total:
                 shares.append(op)
                 self._verify_share(op, along[0], e)
             elif not self._is_linear(op, along[0]):
-                raise Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
+                raise NoMatch(f"{op.label} on weights", "identity, mul, div, binary_select")
             tensor = along[0]
             chain.append(op)
         if len(shares) > 1:
-            raise Unlike("weights that are divided twice", "one division by the sum")
+            raise NoMatch("weights that are divided twice", "one division by the sum")
         is_fp8 = second.a.type.is_fp8 and second.b.type.is_fp8
         if second.a.type not in (dtypes.f32, second.b.type) and not is_fp8:
             what = f"weights of {second.a.type} for values of {second.b.type}"
-            raise Unlike(what, f"FLOAT, or {second.b.type}")
+            raise NoMatch(what, f"FLOAT, or {second.b.type}")
         return chain, shares[0] if shares else None
 
     def _is_mixed(self, op: Op) -> bool:
@@ -312,9 +312,9 @@ class _Reader(OperandReader):
         is_whole = op.y.elements().constant == 1 and op.index is None
         is_float = {op.x.type, op.y.type, op.compute_type} == {dtypes.f32}
         if not is_whole or not is_float:
-            raise Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
+            raise NoMatch(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
         if op.y not in self.fusion.outputs or any(op.y in o.operands for o in self.fusion.ops):
-            raise Unlike(f"{what}, which others read", accepted)
+            raise NoMatch(f"{what}, which others read", accepted)
         after = self.fusion.upstream(op.x)
         is_of_share = share is not None and op.x in share.results
         is_of_result = second in after and all(
@@ -324,7 +324,7 @@ class _Reader(OperandReader):
             for other in after
         )
         if not (is_of_share or is_of_result):
-            raise Unlike(f"{what} of {op.x.label}", accepted)
+            raise NoMatch(f"{what} of {op.x.label}", accepted)
 
     def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
         """Whether a tensor is made of E element by element, not by its sum."""
@@ -344,7 +344,7 @@ class _Reader(OperandReader):
             op.mode == "mul" or (op.mode == "div" and op.x is along)
         )
         if not is_share or along is not e:
-            raise Unlike(f"{op.label} by the sum", "exponentials times or over what the sum gives")
+            raise NoMatch(f"{op.label} by the sum", "exponentials times or over what the sum gives")
 
     def _is_linear(self, op: Op, along: Tensor) -> bool:
         """Whether twice the weight gives twice the result."""
@@ -371,7 +371,7 @@ class _Reader(OperandReader):
         for tensor in (store.offset, store.sequence):
             if not all(self.is_simple(op) for op in self.fusion.upstream(tensor)):
                 what = f"{tensor.label} of {store.label}"
-                raise Unlike(what, "offsets and lengths in memory, or made of such")
+                raise NoMatch(what, "offsets and lengths in memory, or made of such")
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
@@ -382,7 +382,7 @@ class _Reader(OperandReader):
             )
             if not fits or (operand is found.operands.q and own != whole):
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)} for scores "
-                raise Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
+                raise NoMatch(what + text(found.score.shape), "batch dims of the scores, or parts")
 
     def _is_kept(self, output: Tensor, found: Attention, weights: Tensor | None) -> bool:
         """Whether an output of the scores' dims is made of P, or of nothing that has scores."""
@@ -430,12 +430,12 @@ class _Reader(OperandReader):
                     f"{text(dims)}, of the product or of rows, or {text(found.score.shape)}, of "
                     "weights that the sum has divided"
                 )
-                raise Unlike(what, supported)
+                raise NoMatch(what, supported)
             for op in upstream:
                 if after and found.second in self._upstream(op) and not self.keeps_rows(op):
-                    raise Unlike(f"{op.label} after the product", "pointwise operations")
+                    raise NoMatch(f"{op.label} after the product", "pointwise operations")
             if not after and not self._is_of_rows(output, found.maximum, found.total):
-                raise Unlike(f"output {output.label}", "statistics of rows, and the product")
+                raise NoMatch(f"output {output.label}", "statistics of rows, and the product")
 
 
 def group_size(own: Expr, whole: Expr) -> int | None:

@@ -105,7 +105,7 @@ def halo_reasons(choice: ConvChoice, fusion: Fusion, target: Target) -> tuple[Re
     if what := _refusal(fusion):
         supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
-    for name, value in choice.unlike(_OF_HALOS):
+    for name, value in choice.different_from(_OF_HALOS):
         what = f"TILE_ROWS={rows} and {name}={value}"
         return (knob_reason(what, f"{name}={_OF_HALOS[name]}"),)
     if channels not in _CHANNELS or rows % parts_of(channels):

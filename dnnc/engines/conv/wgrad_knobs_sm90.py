@@ -51,7 +51,7 @@ def fitting_parts(work: WgradWork, loop: Choice, target: Target) -> list[int]:
 
 def pixel_reasons(choice: WgradChoice, shape: WgradShape, target: Target) -> tuple[Reason, ...]:
     """Why knobs with TILE_ROWS can't be."""
-    for name, value in choice.unlike(_WHOLE):
+    for name, value in choice.different_from(_WHOLE):
         return (knob_reason(f"{name}={value} with TILE_ROWS", f"{name}={_WHOLE[name]}"),)
     tile = pixel_tile_of(shape, choice)
     if (what := tile.refusal()) is not None:
