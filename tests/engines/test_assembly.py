@@ -105,7 +105,7 @@ def transposed():
     return g
 
 
-def turned(io):
+def transposed_operand(io):
     def build():
         g = new_graph(io)
         x, z = g.tensor([4096, 8192], [1, 4096]), g.tensor([4096, 8192])
@@ -235,10 +235,10 @@ CASES = {
     "pointwise transposed": ("pointwise", transposed, {}),
     "pointwise every mode": ("pointwise", every_mode, {"ARRAY_SIZE_PER_THREAD": 1}),
     "transpose": ("transpose", transposed, {}),
-    "transpose f32": ("transpose", turned(dtypes.f32), {}),
+    "transpose f32": ("transpose", transposed_operand(dtypes.f32), {}),
     "transpose of vectors": ("transpose", of_vectors, {"TILE_M": 4, "TILE_N": 512}),
     "transpose to vectors": ("transpose", to_vectors, {"TILE_M": 512, "TILE_N": 4}),
-    "transpose i8": ("transpose", turned(dtypes.i8), {"TILE_M": 128, "TILE_N": 128}),
+    "transpose i8": ("transpose", transposed_operand(dtypes.i8), {"TILE_M": 128, "TILE_N": 128}),
     "reduction rows": ("reduction", sums((1,)), {}),
     "reduction columns": ("reduction", sums((0,)), {}),
     "reduction all": ("reduction", sums((0, 1)), {}),

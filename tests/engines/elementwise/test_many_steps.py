@@ -57,7 +57,7 @@ def biased(*dims):
     return finished(g, g.add(g.tensor(dims, name="x"), bias))
 
 
-def turned(m, n):
+def transposed(m, n):
     g = new_graph()
     x = g.transpose(g.tensor([n, m], name="x"), [1, 0])
     return finished(g, g.add(x, g.tensor([m, n], name="y")))
@@ -163,7 +163,7 @@ CASES = {
         (partial(dropout, *LOGITS), True), (partial(relu, (1 << 31) - 5), True),
         (partial(relu, 1 << 17, 1 << 17), False),
     ],
-    "transpose": [(partial(turned, *LOGITS), True), (partial(turned, M, N), True)],
+    "transpose": [(partial(transposed, *LOGITS), True), (partial(transposed, M, N), True)],
     "reduction": [
         (partial(reduced, LOGITS, [1, 1], "amax"), True),
         (partial(reduced, LOGITS, [1, 1], "avg"), True),
@@ -299,7 +299,7 @@ SMALL = {
     "broadcasts": ("pointwise", partial(biased, 5, 9, 24)),
     "odd rows": ("pointwise", partial(biased, 7, 5, 13)),
     "dropout": ("pointwise", partial(dropout, 9, 31)),
-    "gathered": ("pointwise", partial(turned, 9, 31)),
+    "gathered": ("pointwise", partial(transposed, 9, 31)),
     "rows": ("reduction", partial(reduced, (6, 5, 33), [6, 1, 1])),
     "columns": ("reduction", partial(reduced, (37, 24), [1, 24], "avg")),
     "middle": ("reduction", partial(reduced, (9, 3, 16), [9, 1, 16], "amax")),

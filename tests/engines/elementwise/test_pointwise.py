@@ -243,8 +243,8 @@ def test_views_in_a_chain(io):
     g = new_graph(io)
     compute = dtypes.i32 if io.is_integer else dtypes.f32
     x = g.tensor([4, 6, 8])
-    turned = g.transpose(x, [1, 0, 2])
-    flat = g.reshape(turned, "LOGICAL").set_dim([24, 8])
+    transposed = g.transpose(x, [1, 0, 2])
+    flat = g.reshape(transposed, "LOGICAL").set_dim([24, 8])
     part = g.slice(flat, [slice(2, 20, 3), slice(1, 7)])
     g.add(part, part, compute_data_type=compute).set_output()
     check(g)

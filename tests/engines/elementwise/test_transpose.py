@@ -57,7 +57,7 @@ def row_major(tensor):
     return tensor
 
 
-def turned(g, dims, **options):
+def transposed(g, dims, **options):
     """An input whose last two axes lie the other way round."""
     rank = len(dims)
     order = (*range(rank - 2), rank - 1, rank - 2)
@@ -93,7 +93,7 @@ TYPES = [t for t in dtypes.ALL if t.kind != "b"]
 @pytest.mark.parametrize("dims", [[64, 128], [37, 53], [72, 200]], ids=str)
 def test_types_and_sizes(io, dims):
     g = new_graph(io)
-    row_major(g.add(turned(g, dims), g.tensor(dims)))
+    row_major(g.add(transposed(g, dims), g.tensor(dims)))
     check_transpose(g, slack=1.0)
 
 
@@ -102,17 +102,17 @@ def test_types_and_sizes(io, dims):
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.f8e4m3], ids=str)
 def test_sizes_of_a_copy(io, dims):
     g = new_graph(io)
-    row_major(g.identity(turned(g, dims)))
+    row_major(g.identity(transposed(g, dims)))
     check_transpose(g, slack=0.0)
 
 
 @pytest.mark.rotating
 @pytest.mark.parametrize("mixed", list(itertools.permutations(("i8", "bf16", "f32", "f64"), 3)))
 def test_mixed_types(mixed):
-    """Turned, straight and output types that differ: fragments have one number of elements."""
+    """Transposed, row-major and output types that differ: fragments have one number of elements."""
     of_x, of_z, of_y = (dtypes.of(name) for name in mixed)
     g = new_graph()
-    x, z = turned(g, [48, 80], data_type=of_x), g.tensor([48, 80], data_type=of_z)
+    x, z = transposed(g, [48, 80], data_type=of_x), g.tensor([48, 80], data_type=of_z)
     wide = dtypes.f64 in (of_x, of_z, of_y)
     y = g.add(x, z, compute_data_type=dtypes.f64 if wide else dtypes.f32)
     row_major(y).set_data_type(of_y)
@@ -121,7 +121,7 @@ def test_mixed_types(mixed):
 
 def test_symbols_are_sizes_of_any_kind():
     g = new_graph()
-    row_major(g.add(turned(g, [M, N]), g.tensor([M, N])))
+    row_major(g.add(transposed(g, [M, N]), g.tensor([M, N])))
     plan = check_transpose(g, {"M": 37, "N": 53})
     for sizes in ({"M": 64, "N": 64}, {"M": 1, "N": 70}, {"M": 129, "N": 1}, {"M": 1, "N": 1}):
         check(g, sizes, plan=plan)
@@ -130,7 +130,7 @@ def test_symbols_are_sizes_of_any_kind():
 def test_symbols_of_whole_vectors():
     rows, columns = (dnnc.Dim(name, max=512, multiple_of=8) for name in "RC")
     g = new_graph()
-    row_major(g.add(turned(g, [rows, columns]), g.tensor([rows, columns])))
+    row_major(g.add(transposed(g, [rows, columns]), g.tensor([rows, columns])))
     plan = check_transpose(g, {"R": 40, "C": 72})
     ptx = plan.blobs[1].decode()
     assert "ld.global.v4.b32" in ptx
@@ -152,7 +152,7 @@ def test_more_than_two_to_the_31_elements_use_64_bit_offsets():
 @pytest.mark.parametrize("dims", [[3, 40, 72], [2, 3, 17, 33], [2, 1, 3, 16, 40]], ids=str)
 def test_batches(dims):
     g = new_graph()
-    row_major(g.add(turned(g, dims), g.tensor(dims)))
+    row_major(g.add(transposed(g, dims), g.tensor(dims)))
     check_transpose(g)
 
 
@@ -193,7 +193,7 @@ def test_layouts(out, pad):
         y = g.mul(g.add(a, b), g.tensor([1, 20, 1])).set_output()
         y.set_stride(strides(padded, out))
         if order[-1] == out[-1]:
-            assert clauses(g) == ["turned inputs"]
+            assert clauses(g) == ["transposed inputs"]
         else:
             check_transpose(g)
             taken += 1
@@ -212,17 +212,17 @@ SHORT = {
 
 @pytest.mark.rotating
 @pytest.mark.feature
-@pytest.mark.parametrize("is_slow", [True, False], ids=["turned", "straight"])
+@pytest.mark.parametrize("is_slow", [True, False], ids=["transposed", "row-major"])
 @pytest.mark.parametrize(
     ("io", "dims", "tile"), [(io, *case) for io, cases in SHORT.items() for case in cases], ids=str
 )
 def test_short_groups_are_a_side_of_the_tile(io, dims, tile, is_slow):
-    """Turned to rows of a few elements, and back, in batches, with a residual and a bias of each
-    side."""
+    """Transposed to rows of a few elements, and back, in batches, with a residual and a bias of
+    each side."""
     own = [2, *dims] if is_slow else [2, *dims[::-1]]
     g = new_graph(dtypes.of(io))
     wide = {"compute_data_type": dtypes.f64} if io == "f64" else {}
-    y = g.add(turned(g, own), g.tensor(own), **wide)
+    y = g.add(transposed(g, own), g.tensor(own), **wide)
     y = g.add(g.add(y, g.tensor([1, 1, own[2]]), **wide), g.tensor([2, own[1], 1]), **wide)
     row_major(y)
     knobs = dict(zip(("TILE_M", "TILE_N"), tile if is_slow else tile[::-1], strict=True))
@@ -235,7 +235,7 @@ def test_rows_of_vectors_are_read_and_written_16_bytes_at_a_time():
     """[300, 4] bytes to [4, 300] and back: by whole lines that follow each other, as NC/4HW4 is."""
     for own, short in (([3, 4, 304], 0), ([3, 304, 4], 1)):
         g = new_graph(dtypes.i8)
-        row_major(g.relu(turned(g, own)))
+        row_major(g.relu(transposed(g, own)))
         knobs = dict(zip(("TILE_M", "TILE_N"), ((4, 512), (512, 4))[short], strict=True))
         plan = check_transpose(g, knobs={**knobs, "ARRAY_SIZE_PER_THREAD": 4})
         found = re.findall(r"\b(ld|st)\.global\.(?:nc\.)?(\S+)", plan.blobs[1].decode())
@@ -247,7 +247,7 @@ def test_rows_with_gaps_are_stored_on_their_own():
     """A residual or an output whose vectors do not follow each other, or an odd number of them."""
     for own, strides_of_y in (([304, 4], [5, 1]), ([304, 4], [8, 1]), ([303, 4], [4, 1])):
         g = new_graph(dtypes.i8)
-        y = g.add(turned(g, own), g.tensor(own, strides_of_y))
+        y = g.add(transposed(g, own), g.tensor(own, strides_of_y))
         y.set_output().set_stride(strides_of_y if own[0] == 303 else [4, 1])
         knobs = {"TILE_M": 512, "TILE_N": 4, "ARRAY_SIZE_PER_THREAD": 4}
         check_transpose(g, knobs=knobs)
@@ -260,7 +260,7 @@ def test_small_tiles_share_a_block(batches, threads, monkeypatch):
     """Threads past the last tile take it again, and store nothing; few tiles are fewer a block."""
     is_small = multiprocessors.few(monkeypatch, 4, "sm_90") == 4
     g = new_graph(dtypes.i8)
-    row_major(g.add(turned(g, [batches, 4, 52]), g.tensor([batches, 4, 52])))
+    row_major(g.add(transposed(g, [batches, 4, 52]), g.tensor([batches, 4, 52])))
     knobs = {"TILE_M": 4, "TILE_N": 64, "ARRAY_SIZE_PER_THREAD": 2}
     plan = check_transpose(g, knobs=knobs)
     assert plan.programs[0].variants[0].steps[0].launch.block[0] == threads or not is_small
@@ -269,7 +269,7 @@ def test_small_tiles_share_a_block(batches, threads, monkeypatch):
 def test_small_tiles_of_any_number_of_batches():
     g = new_graph(dtypes.i8)
     batches = dnnc.Dim("B", max=1 << 20)
-    row_major(g.relu(turned(g, [batches, 52, 4])))
+    row_major(g.relu(transposed(g, [batches, 52, 4])))
     knobs = {"TILE_M": 64, "TILE_N": 4, "ARRAY_SIZE_PER_THREAD": 2}
     plan = check_transpose(g, {"B": 7}, knobs=knobs)
     for count in (1, 4, 9):
@@ -280,7 +280,7 @@ def test_short_groups_beside_symbols():
     rows = dnnc.Dim("R", max=4096, multiple_of=16)
     for own in ([2, 4, rows], [2, rows, 4]):
         g = new_graph(dtypes.i8)
-        row_major(g.relu(turned(g, own)))
+        row_major(g.relu(transposed(g, own)))
         tile = (4, 512) if own[1] == 4 else (512, 4)
         knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": 4}
         plan = check_transpose(g, {"R": 1040}, knobs=knobs)
@@ -289,9 +289,9 @@ def test_short_groups_beside_symbols():
 
 
 @pytest.mark.registers
-def test_several_turned_inputs():
+def test_several_transposed_inputs():
     g = new_graph()
-    x, z = turned(g, [40, 72]), turned(g, [40, 72], data_type=dtypes.i8)
+    x, z = transposed(g, [40, 72]), transposed(g, [40, 72], data_type=dtypes.i8)
     w = g.tensor([40, 72], [3, 120], data_type=dtypes.f32)  # its elements lie 3 apart
     row_major(g.add(g.mul(x, z), g.mul(w, g.tensor([40, 72]))))
     plan = check_transpose(g)
@@ -300,7 +300,7 @@ def test_several_turned_inputs():
 
 def test_several_outputs():
     g = new_graph()
-    x, z = turned(g, [40, 72]), g.tensor([40, 72])
+    x, z = transposed(g, [40, 72]), g.tensor([40, 72])
     total = row_major(g.add(x, z)).set_data_type(dtypes.f32)
     row_major(g.relu(total)).set_data_type(dtypes.f8e4m3)
     row_major(g.mul(x, 2.0)).set_stride([80, 1])
@@ -310,7 +310,7 @@ def test_several_outputs():
 @pytest.mark.parametrize("alignment", [2, 4, 8])
 def test_low_alignment(alignment):
     g = new_graph()
-    x = turned(g, [64, 64], alignment_value=alignment)
+    x = transposed(g, [64, 64], alignment_value=alignment)
     row_major(g.add(x, g.tensor([64, 64], alignment_value=alignment)))
     plan = check_transpose(g)
     assert plan.programs[0].fusions[0].engine == "transpose"
@@ -342,21 +342,21 @@ def test_views_in_a_chain():
 
 
 def test_axes_of_the_batch_are_exchanged():
-    """Both ways are turned, and only the batch tells one from the other."""
+    """Both are transposed, and only the batch tells one from the other."""
     g = new_graph()
-    x = turned(g, [3, 3, 20, 40])
+    x = transposed(g, [3, 3, 20, 40])
     row_major(g.sub(x, g.transpose(x, [1, 0, 2, 3])))
     check_transpose(g)
 
 
 def test_parts_of_inputs_are_read_from_memory():
-    """A slice has an offset; the whole input beside it is turned."""
+    """A slice has an offset; the whole input beside it is transposed."""
     g = new_graph()
     x, z = g.tensor([64, 56]), g.tensor([40, 3, 48])
     part = g.slice(x, [slice(3, 51), slice(8, 48)])
     middle = g.slice(z, [slice(0, 40), slice(1, 2), slice(0, 48)])
     middle = g.reshape(middle, "LOGICAL").set_dim([40, 48])
-    y = g.add(g.transpose(part, [1, 0]), g.mul(turned(g, [40, 48]), middle))
+    y = g.add(g.transpose(part, [1, 0]), g.mul(transposed(g, [40, 48]), middle))
     row_major(y)
     check_transpose(g)
 
@@ -364,7 +364,7 @@ def test_parts_of_inputs_are_read_from_memory():
 def test_broadcasts_masks_scalars_and_indices():
     g = new_graph()
     dims = [2, 40, 56]
-    x, mask = turned(g, dims), g.tensor(dims, data_type=dtypes.i1)
+    x, mask = transposed(g, dims), g.tensor(dims, data_type=dtypes.i1)
     scale, column = g.tensor_scalar(1.5, "RUNTIME_PARAM"), g.tensor([1, 40, 1])
     row = g.gen_index(x, 1)
     y = g.binary_select(g.mul(g.add(x, column), scale), g.tensor([2, 1, 56]), mask)
@@ -372,9 +372,9 @@ def test_broadcasts_masks_scalars_and_indices():
     check_transpose(g, inputs=random_inputs(g.graph.finalize(), {}))
 
 
-def test_an_index_alone_reads_nothing_that_is_turned():
+def test_an_index_alone_reads_nothing_that_is_transposed():
     g = new_graph()
-    x = turned(g, [40, 72, 8])
+    x = transposed(g, [40, 72, 8])
     row_major(g.add(g.gen_index(x, 1), g.tensor([40, 72, 8])))
     engine = engine_named("transpose")
     (whole,) = partition(g.graph.finalize(), [g.graph.finalize().live_ops])
@@ -422,7 +422,7 @@ def any_knobs(fusion, seed):
 
 
 def swept(g):
-    """Axes and operands that the region of a graph's fusion has turned: (slow, groups, paths)."""
+    """(slow axis, groups, paths of transposed operands) of the region of a graph's fusion."""
     with dnn.context():
         module = dnn.to_mlir(g.graph.finalize())
         passes.run(module, [passes.Verify(), passes.Fuse(), passes.SelectEngine(),
@@ -457,7 +457,7 @@ def test_drawn_graphs(seeds):
 def test_every_tile(tile, io):
     """With the most and the fewest accesses that are legal, at sizes of one block and some more."""
     g = new_graph(io)
-    row_major(g.add(turned(g, [136, 72]), g.tensor([136, 72])))
+    row_major(g.add(transposed(g, [136, 72]), g.tensor([136, 72])))
     engine, fusion = engine_named("transpose"), whole(g)
     every = (
         {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": array}
@@ -475,7 +475,7 @@ def test_every_tile(tile, io):
 def test_every_number_of_accesses_of_mixed_types(types):
     source, result = map(dtypes.of, types)
     g = new_graph(source)
-    row_major(g.identity(turned(g, [136, 72]))).set_data_type(result)
+    row_major(g.identity(transposed(g, [136, 72]))).set_data_type(result)
     engine, fusion = engine_named("transpose"), whole(g)
     tried = 0
     for m, array in itertools.product((32, 64), (16, 8, 4, 2, 1)):
@@ -490,9 +490,9 @@ def test_every_number_of_accesses_of_mixed_types(types):
 @pytest.mark.parametrize("io", [dtypes.i8, dtypes.bf16, dtypes.f32], ids=str)
 def test_many_inputs_have_candidates(io, count):
     g = new_graph(io)
-    total = turned(g, [512, 512])
+    total = transposed(g, [512, 512])
     for _ in range(count - 1):
-        total = g.add(total, turned(g, [512, 512]))
+        total = g.add(total, transposed(g, [512, 512]))
     row_major(g.relu(total))
     engine, fusion = engine_named("transpose"), whole(g)
     assert not engine.supports(fusion, of("sm_90"))
@@ -501,7 +501,7 @@ def test_many_inputs_have_candidates(io, count):
 
 def test_knobs_that_can_not_be():
     g = new_graph(dtypes.f32)
-    row_major(g.add(turned(g, [136, 72]), g.tensor([136, 72])))
+    row_major(g.add(transposed(g, [136, 72]), g.tensor([136, 72])))
     engine, fusion = engine_named("transpose"), whole(g)
 
     def said(m, n, array):
@@ -516,10 +516,10 @@ def test_knobs_that_can_not_be():
     assert said(64, 256, 8)[0].startswith("knobs: a tile of 64x256; accepted: sides of at most 128")
 
 
-def test_large_turned_inputs_get_the_engine():
+def test_large_transposed_inputs_get_the_engine():
     for io, side in itertools.product((dtypes.bf16, dtypes.f32, dtypes.i8), (512, 2048, 8192)):
         g = new_graph(io)
-        row_major(g.add(turned(g, [side, side]), g.tensor([side, side])))
+        row_major(g.add(transposed(g, [side, side]), g.tensor([side, side])))
         found = heuristics.best_config(g.graph.finalize(), of("sm_90"))
         assert found.choices[0].engine.name == "transpose"
 
@@ -528,15 +528,15 @@ def test_large_turned_inputs_get_the_engine():
 def test_a_few_long_rows_or_columns_do_not(dims):
     """Most of a tile would lie beyond them."""
     g = new_graph()
-    row_major(g.add(turned(g, dims), g.tensor(dims)))
+    row_major(g.add(transposed(g, dims), g.tensor(dims)))
     found = heuristics.best_config(g.graph.finalize(), of("sm_90"))
     assert found.choices[0].engine.name == "pointwise"
 
 
 def test_gathers_are_predicted_as_they_were_measured():
-    """On an H100, one turned input of 2 bytes of two: 0.24 of the copy bandwidth."""
+    """On an H100, one transposed input of 2 bytes of two: 0.24 of the copy bandwidth."""
     g = new_graph()
-    row_major(g.add(turned(g, [8192, 8192]), g.tensor([8192, 8192])))
+    row_major(g.add(transposed(g, [8192, 8192]), g.tensor([8192, 8192])))
     straight = new_graph()
     row_major(straight.add(*(straight.tensor([8192, 8192]) for _ in range(2))))
     engine = engine_named("pointwise")
@@ -548,7 +548,7 @@ def test_gathers_are_predicted_as_they_were_measured():
 def test_the_barrier_is_needed():
     def build():
         g = new_graph(dtypes.f32)
-        row_major(g.add(turned(g, [40, 72]), g.tensor([40, 72])))
+        row_major(g.add(transposed(g, [40, 72]), g.tensor([40, 72])))
         return g, {"TILE_M": 64, "TILE_N": 64, "ARRAY_SIZE_PER_THREAD": 4}
 
     found, alive = survivors(build, "transpose", "sm_90", lambda *of: removed(*of, WAITS))
@@ -561,7 +561,7 @@ def test_the_barrier_is_needed():
 
 def large(io):
     g = new_graph(io)
-    row_major(g.add(turned(g, [8192, 8192]), g.tensor([8192, 8192])))
+    row_major(g.add(transposed(g, [8192, 8192]), g.tensor([8192, 8192])))
     return g
 
 

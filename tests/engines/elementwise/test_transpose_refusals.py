@@ -9,21 +9,21 @@ from tests.engines.elementwise.test_transpose import (
     new_graph,
     row_major,
     strides,
-    turned,
+    transposed,
     whole,
 )
 
 
-def test_graphs_without_a_turned_input_are_refused():
+def test_graphs_without_a_transposed_input_are_refused():
     g = new_graph()
     row_major(g.add(g.tensor([40, 48]), g.tensor([1, 48])))
-    assert clauses(g) == ["turned inputs"]
+    assert clauses(g) == ["transposed inputs"]
     g = new_graph()  # a column, which each row reads one element of
     row_major(g.add(g.tensor([40, 48]), g.tensor([40, 1])))
-    assert clauses(g) == ["turned inputs"]
+    assert clauses(g) == ["transposed inputs"]
     g = new_graph()  # every row of the last axis is whole in both
     g.identity(g.tensor([4, 5, 8])).set_output().set_stride([8, 32, 1])
-    assert clauses(g) == ["turned inputs"]
+    assert clauses(g) == ["transposed inputs"]
 
 
 def test_inputs_that_run_along_several_axes_are_refused():
@@ -31,7 +31,7 @@ def test_inputs_that_run_along_several_axes_are_refused():
     dims = [16, 24, 32]
     x, z = (g.tensor(dims, strides(dims, order)) for order in ((0, 2, 1), (1, 2, 0)))
     row_major(g.add(x, z))
-    assert clauses(g) == ["turned inputs"]
+    assert clauses(g) == ["transposed inputs"]
     (reason,) = engine_named("transpose").supports(whole(g), of("sm_90"))
     assert reason.what == "inputs that run along axes 0 and 1"
 
@@ -46,26 +46,26 @@ def test_outputs_that_run_along_several_axes_are_refused():
 
 def test_boolean_outputs_and_other_operations_are_refused():
     g = new_graph()
-    row_major(g.cmp_gt(turned(g, [16, 24]), 0.5)).set_data_type(dtypes.i1)
+    row_major(g.cmp_gt(transposed(g, [16, 24]), 0.5)).set_data_type(dtypes.i1)
     assert clauses(g) == ["boolean output"]
     g = new_graph()
-    total = g.reduction(turned(g, [16, 24]), "add").set_dim([16, 1])
+    total = g.reduction(transposed(g, [16, 24]), "add").set_dim([16, 1])
     total.set_output()
     assert "operations" in clauses(g)
 
 
-def test_boolean_inputs_are_not_turned():
+def test_boolean_inputs_are_not_transposed():
     g = new_graph()
-    mask = turned(g, [16, 24], data_type=dtypes.i1)
+    mask = transposed(g, [16, 24], data_type=dtypes.i1)
     row_major(g.binary_select(g.tensor([16, 24]), g.tensor([1, 24]), mask))
-    assert clauses(g) == ["turned inputs"]
+    assert clauses(g) == ["transposed inputs"]
 
 
 def test_more_tiles_than_shared_memory_holds_are_refused():
     g = new_graph(dtypes.f64)
     total = g.tensor([64, 64])
     for _ in range(7):
-        total = g.add(total, turned(g, [64, 64]))
+        total = g.add(total, transposed(g, [64, 64]))
     row_major(total)
     assert clauses(g) == ["shared memory"]
 
@@ -73,9 +73,9 @@ def test_more_tiles_than_shared_memory_holds_are_refused():
 def test_too_many_blocks_are_refused():
     g = new_graph(dtypes.i8)
     dims = [dnnc.Dim("B", max=1 << 30), 2, 2]
-    row_major(g.identity(turned(g, dims)))
+    row_major(g.identity(transposed(g, dims)))
     assert clauses(g) == []
     g = new_graph(dtypes.i8)
     dims = [dnnc.Dim("B", max=1 << 16), dnnc.Dim("C", max=1 << 15), 2, 2]
-    row_major(g.identity(turned(g, dims)))
+    row_major(g.identity(transposed(g, dims)))
     assert clauses(g) == ["size"]

@@ -86,11 +86,11 @@ def test_copies_are_one_kernel_of_wide_accesses(source, result, engine, loads, s
     assert found[1] <= stores
 
 
-TURNED = [(4, "nchw"), ("nchw", 4), (32, "nchw"), ("nchw", 32), (32, 4)]
+TRANSPOSED = [(4, "nchw"), ("nchw", 4), (32, "nchw"), ("nchw", 32), (32, 4)]
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.parametrize(("source", "result"), TRANSPOSED)
 @pytest.mark.registers
 def test_large_copies_go_through_tiles(source, result):
     """Read and written 16 bytes at a time; with work on the way where no vector stays whole."""
@@ -112,7 +112,7 @@ def checked_in_tiles(g):
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.parametrize(("source", "result"), TRANSPOSED)
 @pytest.mark.parametrize("dims", [(1, 32, 32, 36), pytest.param((2, 64, 9, 7), marks=slow)])
 def test_tiles_of_short_sides(source, result, dims):
     """Images that are no whole tiles; those of an odd number of pixels element by element."""
@@ -130,7 +130,7 @@ def test_tiles_of_wider_vectors(source, result, io):
 
 
 @slow
-@pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.parametrize(("source", "result"), TRANSPOSED)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.registers
 def test_no_tile_of_vectors_spills(source, result, target):

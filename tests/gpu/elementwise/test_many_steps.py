@@ -84,7 +84,7 @@ def test_strides_with_gaps_and_bytes_past_2_to_the_32():
     assert_rows(y, lambda a, b: torch.relu(data[a:b]))
 
 
-def test_turned():
+def test_transposed():
     g = graph()
     x = g.transpose(g.tensor([50257, 43000], name="x"), [1, 0])
     finish((g.relu(x).set_stride([LOGITS[1], 1]), "y"))
