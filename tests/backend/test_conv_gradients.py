@@ -31,7 +31,7 @@ OPS = {"DATA": "conv_dgrad", "FILTER": "conv_wgrad"}
 
 
 def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False, gap=0):
-    """One convolution of stride [2, 1], padding 1 before and [1, 0] after, turned.
+    """One convolution of stride [2, 1], padding 1 before and [1, 0] after, flipped.
 
     gap: elements between groups that are a dim.
     """

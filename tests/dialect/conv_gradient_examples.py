@@ -52,7 +52,7 @@ FORWARD = {
         [2, 4, 7, 6], [6, 2, 3, 2],
         {"pre_padding": [1, 0], "post_padding": [2, 1], "stride": [2, 1], "dilation": [1, 2]},
     ),
-    "turned": ([2, 3, 9], [4, 3, 3], {"padding": [1], "stride": [2], **CONVOLUTION}),
+    "flipped": ([2, 3, 9], [4, 3, 3], {"padding": [1], "stride": [2], **CONVOLUTION}),
     "volumes, depthwise": (
         [1, 4, 3, 4, 2], [4, 1, 2, 3, 1], {"padding": [0, 1, 0], "stride": [1, 2, 1]}
     ),

@@ -254,7 +254,7 @@ def conv_of_one_tap():
     return finish(g, y.set_stride([144, 24, 6, 1]))
 
 
-def conv_1d_turned():
+def conv_1d_flipped():
     g = new_graph()
     x, w = g.tensor([2, 3, 9]), g.tensor([4, 3, 3])
     return finish(g, g.conv_fprop(x, w, padding=[1], convolution_mode="CONVOLUTION"))
@@ -405,7 +405,7 @@ EXAMPLES = {
     "broadcast": broadcast_examples.EXAMPLES,
     "conv_fprop": [
         conv_2d,
-        conv_1d_turned,
+        conv_1d_flipped,
         conv_of_one_tap,
         conv_with_channels_last,
         conv_3d_of_groups,

@@ -80,7 +80,7 @@ def test_references_are_the_sums_over_every_pair_of_pixel_and_tap(name):
 
 
 @pytest.mark.parametrize(("op", "key"), [("conv_dgrad", "x"), ("conv_wgrad", "w")])
-@pytest.mark.parametrize("name", ["strided, dilated, uneven groups", "turned"])
+@pytest.mark.parametrize("name", ["strided, dilated, uneven groups", "flipped"])
 def test_references_are_what_the_forward_result_changes_by(op, key, name):
     """Central differences of sum(y * forward), of every element."""
     drawn, _ = arrays_of(name, np.random.default_rng(1))

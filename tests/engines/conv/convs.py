@@ -59,7 +59,7 @@ MORE = {
     "3D": ([2, 16, 4, 5, 6], [24, 16, 2, 3, 3], {
         "pre_padding": [0, 1, 2], "post_padding": [1, 1, 0], "stride": [1, 2, 1],
         "dilation": [2, 1, 1]}),
-    "3D turned": ([1, 8, 3, 4, 5], [8, 8, 3, 2, 2], {
+    "3D flipped": ([1, 8, 3, 4, 5], [8, 8, 3, 2, 2], {
         **around(1, spatial=3), "convolution_mode": "CONVOLUTION"}),
     "3D of groups of whole panels": ([1, 128, 3, 4, 3], [48, 64, 2, 2, 2], around(1, spatial=3)),
     "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1)),

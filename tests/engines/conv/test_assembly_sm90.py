@@ -135,7 +135,7 @@ FILTER_GRADIENTS = {
     "halo, parts": ((64, 576), filter_gradient(True, 64, 56), {"TILE_ROWS": 4, "SPLIT_K_BUF": 8}),
     "256x128, sums of dY": ((256, 128), filter_gradient(sums=True), {}),
     "halo, sums of dY": ((64, 576), filter_gradient(c=64, size=56, sums=True), {"TILE_ROWS": 4}),
-    "fp8, turned": ((128, 192), filter_gradient(True, io="FP8_E4M3"), {"KERNEL_CFG": 1}),
+    "fp8, transposed": ((128, 192), filter_gradient(True, io="FP8_E4M3"), {"KERNEL_CFG": 1}),
     "i8, 128x256": ((128, 256), filter_gradient(True, io="INT8"), {"KERNEL_CFG": 1}),
     "i8, 256x128, parts": (
         (256, 128),

@@ -111,7 +111,7 @@ SHAPES = {
     "1x1 stride 2": ([1, 64, 9, 8], [64, 64, 1, 1], around(0, 2)),
     "uneven": ([2, 16, 9, 7], [72, 16, 2, 3], {
         "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [2, 1], "dilation": [1, 3]}),
-    "turned": ([1, 16, 6, 5], [24, 16, 3, 2], {**around(1), "convolution_mode": "CONVOLUTION"}),
+    "flipped": ([1, 16, 6, 5], [24, 16, 3, 2], {**around(1), "convolution_mode": "CONVOLUTION"}),
     "1D": ([3, 24, 37], [40, 24, 5], around(2, 2, spatial=1)),
     "3D": ([2, 16, 4, 5, 6], [24, 16, 2, 3, 3], {
         "pre_padding": [0, 1, 2], "post_padding": [1, 1, 0], "stride": [1, 2, 1],

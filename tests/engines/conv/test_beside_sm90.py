@@ -119,7 +119,7 @@ def test_bytes_and_words():
 
 @pytest.mark.in_turn
 def test_other_columns_are_of_one_group():
-    """As before; and what is computed before X, or turned, is not side by side."""
+    """As before; and what is computed before X is not side by side."""
     g = new_graph()
     convolved(g, [1, 64, 5, 5], [64, 16, 3, 3], **around(1)).set_output()
     assert columns_of(run(g, knobs={"TILE_N": 32})) == 32

@@ -35,7 +35,7 @@ CASES = {
         {"pre_padding": [0, 2], "post_padding": [3, 0], "stride": [2, 3], "dilation": [3, 1]},
         "NHWC",
     ),
-    "turned": ([1, 8, 5, 6], [8, 1, 2, 3], around(1, convolution_mode="CONVOLUTION"), "NHWC"),
+    "flipped": ([1, 8, 5, 6], [8, 1, 2, 3], around(1, convolution_mode="CONVOLUTION"), "NHWC"),
     "odd channels": ([1, 5, 4, 5], [5, 1, 3, 3], around(1), "NHWC"),
     "four channels": ([1, 12, 4, 5], [12, 1, 3, 3], around(1), "NHWC"),
     "two outputs a channel": ([1, 8, 4, 5], [16, 1, 3, 3], around(1), "NHWC"),
@@ -114,10 +114,10 @@ def test_groups_of_many_taps_and_channels_have_fewer_outputs_a_thread():
     assert plan.programs[0].fusions[0].knobs["LOAD_SIZE"] == 4
 
 
-# What is written out, held, gone through in turns; tiles that the output is no multiple of.
+# What is written out, held, gone through in rounds; tiles that the output is no multiple of.
 KNOBS = {
     "held": {"SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
-    "turns": {"SPECFILT": 0, "ARRAY_SIZE_PER_THREAD": 2},
+    "rounds": {"SPECFILT": 0, "ARRAY_SIZE_PER_THREAD": 2},
     "one pixel": {"TILE_ROWS": 1, "TILE_COLS": 1},
     "rows": {"TILE_ROWS": 4, "TILE_COLS": 2},
     "columns": {"LOAD_SIZE": 8, "TILE_ROWS": 1, "TILE_COLS": 14},
@@ -334,7 +334,7 @@ def test_every_candidate_is_legal():
 
 
 # Configurations in the order of the times that an H100 took, in microseconds, f16:
-# LOAD_SIZE, rows, columns, turns, SPECFILT, OCCUPANCY.
+# LOAD_SIZE, rows, columns, rounds, SPECFILT, OCCUPANCY.
 MEASURED = {
     "128x56x56x144 3x3": (
         [128, 144, 56, 56], 3,

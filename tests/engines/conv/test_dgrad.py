@@ -11,28 +11,28 @@ from tests.support.checked import check, random_inputs
 from .convs import around, image, packed
 from .test_pattern import new_graph
 
-TURNED = {"convolution_mode": "CONVOLUTION"}
+FLIPPED = {"convolution_mode": "CONVOLUTION"}
 # Engine, X, W, parameters of the forward convolution.
 CASES = {
     "depthwise": ("conv_depthwise", [2, 24, 6, 7], [24, 1, 3, 3], around(1)),
     "several filters a channel": ("conv_depthwise", [2, 8, 6, 7], [24, 1, 3, 3], around(1)),
-    "small groups, turned": (
-        "conv_depthwise", [2, 8, 6, 7], [12, 2, 3, 2], {**around(1), **TURNED}),
+    "small groups, flipped": (
+        "conv_depthwise", [2, 8, 6, 7], [12, 2, 3, 2], {**around(1), **FLIPPED}),
     "volumes": ("conv_depthwise", [1, 8, 4, 3, 5], [8, 1, 2, 3, 3], around(1, spatial=3)),
     "depthwise, strides": ("conv_depthwise", [2, 24, 9, 7], [24, 1, 3, 3], around(1, 2)),
-    "small groups, strides, turned": (
-        "conv_depthwise", [2, 8, 8, 7], [12, 2, 5, 2], {**around(1, 2), **TURNED}),
+    "small groups, strides, flipped": (
+        "conv_depthwise", [2, 8, 8, 7], [12, 2, 5, 2], {**around(1, 2), **FLIPPED}),
     "groups of 8": ("conv_grouped_sm80", [2, 32, 6, 7], [32, 8, 3, 3], around(1)),
-    "groups of 16, turned": (
-        "conv_grouped_sm80", [2, 16, 6, 7], [32, 8, 3, 2], {**around(1), **TURNED}),
+    "groups of 16, flipped": (
+        "conv_grouped_sm80", [2, 16, 6, 7], [32, 8, 3, 2], {**around(1), **FLIPPED}),
     "groups of 8, strides": ("conv_grouped_sm80", [2, 32, 9, 7], [32, 8, 3, 3], around(1, 2)),
-    "groups of 16, strides, turned": (
-        "conv_grouped_sm80", [3, 16, 7, 10], [32, 8, 5, 6], {**around(2, 2), **TURNED}),
+    "groups of 16, strides, flipped": (
+        "conv_grouped_sm80", [3, 16, 7, 10], [32, 8, 5, 6], {**around(2, 2), **FLIPPED}),
     "groups of 8, a stride that leaves pixels out": (
         "conv_grouped_sm80", [2, 16, 8, 9], [16, 8, 1, 1], around(0, 2)),
     "few filters": ("conv_stem_sm90", [2, 64, 9, 16], [3, 64, 3, 3], around(1)),
-    "few filters, turned": (
-        "conv_stem_sm90", [2, 40, 9, 16], [8, 40, 5, 3], {**around(1), **TURNED}),
+    "few filters, flipped": (
+        "conv_stem_sm90", [2, 40, 9, 16], [8, 40, 5, 3], {**around(1), **FLIPPED}),
     "one tap": ("conv_product_sm90", [2, 24, 6, 8], [40, 24, 1, 1], around(0)),
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ BYTES = {
     "3x3": ([2, 64, 5, 6], [64, 64, 3, 3], around(1)),
     "groups, strided": ([2, 48, 7, 6], [64, 24, 3, 2], around(1, 2)),
     "one tap, strided": ([1, 80, 6, 6], [32, 80, 1, 1], around(0, 2)),
-    "3D, turned": (
+    "3D, flipped": (
         [1, 16, 4, 5, 6], [16, 16, 2, 2, 2],
         around(1, spatial=3, convolution_mode="CONVOLUTION"),
     ),
@@ -84,7 +84,7 @@ def test_channels_of_any_number(x):
 TOGETHER = {
     "several tiles of an output": ([2, 8, 12, 10], [64, 8, 3, 3], around(1, 2), 32),
     "more phases than taps": ([2, 8, 8, 8], [64, 8, 1, 1], around(0, 2), 64),
-    "turned, padded beyond it": (
+    "flipped, padded beyond it": (
         [1, 8, 12, 14], [96, 8, 4, 5], {**around(2, 2), "convolution_mode": "CONVOLUTION"}, 32),
     "two phases, dilated": ([3, 16, 9, 14], [64, 16, 3, 4], {
         "padding": [1, 1], "stride": [1, 2], "dilation": [1, 3]}, 64),
@@ -176,7 +176,7 @@ def test_strides_of_operands_that_come_one_by_one(what):
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize("name", ["one tap: most pixels are zeros", "groups", "uneven, turned"])
+@pytest.mark.parametrize("name", ["one tap: most pixels are zeros", "groups", "uneven, flipped"])
 def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name):
     g, (x, w, parameters) = new_graph(), STRIDED[name]
     of_norm(g, dgrad(g, x, w, parameters))

@@ -15,7 +15,7 @@ from .test_halo_sm90 import with_halo
 from .test_sm90 import SMALL, new_graph, refused, run
 
 SWAPPED = {**SMALL, "SWAP_AB": 1}
-TURNED = {"convolution_mode": "CONVOLUTION"}
+FLIPPED = {"convolution_mode": "CONVOLUTION"}
 
 
 def dgrad(g, x, w, parameters, **options):
@@ -27,9 +27,9 @@ def dgrad(g, x, w, parameters, **options):
 # X, W, parameters of the forward convolution.
 CASES = {
     "channels past a panel": ([1, 24, 5, 4], [72, 24, 3, 2], around(1)),
-    "uneven, turned": ([2, 16, 9, 7], [40, 16, 2, 3], {
+    "uneven, flipped": ([2, 16, 9, 7], [40, 16, 2, 3], {
         "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [1, 1], "dilation": [1, 3],
-        **TURNED}),
+        **FLIPPED}),
     "few filters": ([1, 72, 5, 4], [16, 72, 3, 2], around(0)),
     "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1)),
     "groups of whole panels": ([1, 32, 4, 5], [128, 16, 2, 2], around(1)),
@@ -154,9 +154,9 @@ STRIDED = {
     "3x3": ([2, 24, 8, 6], [40, 24, 3, 3], around(1, 2)),
     "pixels past the last window": ([2, 72, 8, 9], [72, 72, 3, 3], around(0, 2)),
     "one tap: most pixels are zeros": ([2, 40, 7, 6], [72, 40, 1, 1], around(0, 2)),
-    "uneven, turned": ([1, 16, 9, 13], [24, 16, 3, 3], {
+    "uneven, flipped": ([1, 16, 9, 13], [24, 16, 3, 3], {
         "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [2, 3], "dilation": [2, 2],
-        **TURNED}),
+        **FLIPPED}),
     "one axis": ([2, 16, 9, 7], [24, 16, 2, 3], {
         "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [3, 1], "dilation": [1, 1]}),
     "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1, 2)),
@@ -272,7 +272,7 @@ def test_dgrad_with_a_stride_and_a_batch_norm_is_one_fusion():
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(("channels", "stride"), [(8, 1), (32, 2)])
-def test_tiles_of_few_channels_have_their_filter_turned_by_a_copy(channels, stride):
+def test_tiles_of_few_channels_have_their_filter_transposed_by_a_copy(channels, stride):
     g = new_graph()
     dgrad(g, [2, channels, 6, 9], [24, channels, 3, 3], around(1, stride)).set_output()
     plan = run(g, knobs={**SMALL, "TILE_M": 64, "TILE_N": channels})

@@ -41,7 +41,7 @@ CASES = {
         {"pre_padding": [0, 2], "post_padding": [3, 0], "stride": [2, 3], "dilation": [3, 1]},
         "NHWC",
     ),
-    "turned": ([1, 16, 5, 6], [16, 8, 2, 5], around(2, convolution_mode="CONVOLUTION"), "NHWC"),
+    "flipped": ([1, 16, 5, 6], [16, 8, 2, 5], around(2, convolution_mode="CONVOLUTION"), "NHWC"),
     "three groups of 16": ([2, 48, 5, 6], [48, 16, 3, 3], around(1), "NHWC"),
     "more results than channels": ([1, 16, 5, 6], [48, 8, 3, 3], around(1), "NHWC"),
     "fewer results": ([1, 48, 5, 6], [24, 16, 3, 3], around(1), "NHWC"),
@@ -62,13 +62,13 @@ def test_shapes(name):
     check(g, engine=ENGINE)
 
 
-# Rows that the output is no multiple of, parts of a group's results, strips in turn.
+# Rows that the output is no multiple of, parts of a group's results, several strips.
 KNOBS = {
     "one row": {"TILE_ROWS": 1, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 1, "BLOCK_SIZE": 128},
     "two rows": {"TILE_ROWS": 2, "TILE_N": 8, "ARRAY_SIZE_PER_THREAD": 4, "BLOCK_SIZE": 128},
     "four rows": {"TILE_ROWS": 4, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 2, "BLOCK_SIZE": 256},
     "eight rows": {"TILE_ROWS": 8, "TILE_N": 8, "ARRAY_SIZE_PER_THREAD": 1, "BLOCK_SIZE": 256},
-    "in turn": {"TILE_ROWS": 1, "TILE_N": 8, "ARRAY_SIZE_PER_THREAD": 8, "BLOCK_SIZE": 128},
+    "strips": {"TILE_ROWS": 1, "TILE_N": 8, "ARRAY_SIZE_PER_THREAD": 8, "BLOCK_SIZE": 128},
 }
 
 

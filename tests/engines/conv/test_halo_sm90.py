@@ -102,7 +102,7 @@ def test_strides_of_pixels_that_are_copied_first():
 
 
 @pytest.mark.in_turn
-def test_a_filter_that_is_turned():
+def test_a_flipped_filter():
     g = new_graph(dtypes.bf16)
     mode = {"convolution_mode": "CONVOLUTION"}
     convolved(g, [1, 16, 6, 5], [24, 16, 3, 2], **around(1), **mode).set_output()

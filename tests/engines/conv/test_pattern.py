@@ -47,7 +47,7 @@ CASES = {
         {"pre_padding": [0, 2], "post_padding": [3, 0], "stride": [2, 3], "dilation": [3, 1]},
         "NHWC",
     ),
-    "turned": ([1, 3, 5, 6], [2, 3, 2, 3], around(1, convolution_mode="CONVOLUTION"), "NHWC"),
+    "flipped": ([1, 3, 5, 6], [2, 3, 2, 3], around(1, convolution_mode="CONVOLUTION"), "NHWC"),
     "1D": ([2, 3, 9], [4, 3, 4], around(2, 2, spatial=1), "NHWC"),
     "3D": ([1, 2, 3, 4, 4], [3, 2, 2, 3, 3], around(1, spatial=3), "NHWC"),
 }  # fmt: skip

@@ -135,7 +135,7 @@ def test_filters_of_as_many_taps_as_a_number_has_bits_and_more(taps, spatial, la
 
 
 @pytest.mark.parametrize("channels", [16, 3])
-def test_bf16_and_a_filter_that_is_turned(channels):
+def test_bf16_and_a_flipped_filter(channels):
     g = new_graph(dtypes.bf16)
     mode = {"convolution_mode": "CONVOLUTION"}
     x, w = [1, channels, 6, 5], [24, channels, 3, 2]

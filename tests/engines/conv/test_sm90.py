@@ -45,7 +45,7 @@ def test_shapes(name):
 
 
 @pytest.mark.parametrize("io", ["f16", "bf16"])
-def test_a_filter_that_is_turned(io):
+def test_a_flipped_filter(io):
     g = new_graph(dtypes.of(io))
     mode = {"convolution_mode": "CONVOLUTION"}
     convolved(g, [1, 16, 6, 5], [24, 16, 3, 2], **around(1), **mode).set_output()

@@ -94,7 +94,7 @@ def test_tiles_of_output_channels(monkeypatch):
     run(g, knobs={**SMALL, "TILE_N": 32}, slack=3.0)
 
 
-def test_a_filter_that_is_turned():
+def test_a_flipped_filter():
     g = new_graph(dtypes.bf16)
     mode = {"convolution_mode": "CONVOLUTION"}
     convolved(g, [1, 3, 9, 16], [24, 3, 3, 2], **around(1, 2), **mode).set_output()

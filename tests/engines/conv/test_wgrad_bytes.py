@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize(
 CASES = {
     "3x3": ([2, 64, 5, 6], [80, 64, 3, 3], around(1)),
     "1x1 of odd outputs, strided": ([2, 16, 5, 9], [37, 16, 1, 1], around(0, 2)),
-    "1D, turned, dilated": (
+    "1D, flipped, dilated": (
         [3, 32, 19], [48, 32, 3],
         around(1, 2, 2, spatial=1, convolution_mode="CONVOLUTION"),
     ),
@@ -49,7 +49,7 @@ CASES = {
 WORDS = {
     "groups of 4": ([2, 16, 6, 7], [32, 4, 3, 2], around(1), 0),
     "a first layer": ([1, 3, 13, 14], [16, 3, 7, 7], around(3, 2), 1),
-    "four channels, turned": (
+    "four channels, flipped": (
         [2, 4, 9, 7], [32, 4, 3, 5], around(2, 1, convolution_mode="CONVOLUTION"), 0
     ),
     "one channel": ([2, 1, 8, 9], [16, 1, 3, 3], around(1), 1),
@@ -199,7 +199,7 @@ def test_any_number_of_images(engine):
 # X, W, parameters, bytes of a load.
 DEPTHWISE = {
     "3x3": ([2, 24, 5, 8], [24, 1, 3, 3], around(1), 8),
-    "odd channels, turned, strided": (
+    "odd channels, flipped, strided": (
         [2, 5, 9, 6], [5, 1, 3, 2], around(1, 2, convolution_mode="CONVOLUTION"), 1,
     ),
     "1D": ([3, 32, 9], [32, 1, 3], around(1, spatial=1), 16),

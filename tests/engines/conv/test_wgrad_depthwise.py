@@ -22,7 +22,7 @@ FEW = {"SPLIT_K_BUF": 4}
 # X, W, parameters, type.
 CASES = {
     "3x3": ([2, 16, 5, 8], [16, 1, 3, 3], around(1), "f16"),
-    "turned, strided, fragments past the last": (
+    "flipped, strided, fragments past the last": (
         [1, 20, 5, 6], [20, 1, 3, 2],
         {"padding": [1, 1], "stride": [2, 1], "convolution_mode": "CONVOLUTION"}, "bf16",
     ),

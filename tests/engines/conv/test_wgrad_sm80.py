@@ -20,7 +20,7 @@ SMALL = {"TILE_M": 32, "TILE_N": 64, "TILEK": 32, "STAGES": 2, "SPLIT_K_BUF": 1}
 # X, W, parameters, knobs.
 CASES = {
     "3x3": ([2, 64, 5, 6], [40, 64, 3, 3], around(1), {}),
-    "turned, parts": (
+    "flipped, parts": (
         [2, 16, 7, 6], [40, 16, 3, 2],
         {"padding": [1, 1], "stride": [2, 1], "convolution_mode": "CONVOLUTION"},
         {"SPLIT_K_BUF": 3},
@@ -55,7 +55,9 @@ def test_shapes(name):
 
 @pytest.mark.in_turn
 @pytest.mark.rotating
-@pytest.mark.parametrize(("name", "products"), [("turned, parts", 3), ("odd channels, dilated", 1)])
+@pytest.mark.parametrize(
+    ("name", "products"), [("flipped, parts", 3), ("odd channels, dilated", 1)]
+)
 def test_f32_in_products_of_tf32(name, products):
     """Elements of 32 bits lie transposed in shared memory; a lane loads each alone.
 
@@ -78,7 +80,7 @@ def test_f32_in_products_of_tf32(name, products):
 @pytest.mark.feature
 def test_parts_that_are_added_to_one_place():
     g = new_graph()
-    x, w, parameters, knobs = CASES["turned, parts"]
+    x, w, parameters, knobs = CASES["flipped, parts"]
     gradient(g, x, w, **parameters).set_output()
     plan = run(g, knobs={**knobs, "REDUCTION_MODE": 1})
     assert "red.relaxed.gpu.global.add." in ptx_of(plan)
@@ -87,7 +89,7 @@ def test_parts_that_are_added_to_one_place():
 
 def test_results_that_repeat_are_not_added():
     g = new_graph()
-    x, w, parameters, knobs = CASES["turned, parts"]
+    x, w, parameters, knobs = CASES["flipped, parts"]
     gradient(g, x, w, **parameters).set_output()
     g.graph.repeats = True
     with pytest.raises(dnnc.DnncError, match="REDUCTION_MODE=1 of results that repeat"):

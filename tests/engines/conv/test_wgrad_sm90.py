@@ -25,7 +25,7 @@ SMALL = {
 # X, W, parameters, knobs.
 CASES = {
     "1x1 of odd outputs": ([2, 64, 5, 9], [37, 64, 1, 1], around(0), {}),
-    "1D, turned, strided": (
+    "1D, flipped, strided": (
         [1, 64, 9], [72, 64, 3], around(1, 2, spatial=1, convolution_mode="CONVOLUTION"), {}
     ),
     "3D of few channels": ([1, 8, 3, 4, 5], [8, 8, 2, 2, 2], around(1, spatial=3), {}),
@@ -67,7 +67,7 @@ def run(g, sizes=None, knobs=None, **options):
 HALO = {"TILE_N": 576, "TILE_ROWS": 2, "TILE_COLS": 0}
 HALOS = {
     "rows of 8 pixels": ([2, 64, 4, 8], [64, 64, 3, 3], around(1), HALO),
-    "columns, parts, turned": (
+    "columns, parts, flipped": (
         [3, 64, 4, 16], [72, 64, 3, 3], around(1, convolution_mode="CONVOLUTION"),
         {**HALO, "TILE_COLS": 8, "SPLIT_K_BUF": 2},
     ),
@@ -174,18 +174,18 @@ def test_other_types_are_cast_on_the_way_to_a_copy(types, c):
 E4M3, E5M2 = "FP8_E4M3", "FP8_E5M2"
 # Types of X and DY, X, W, parameters, knobs, kernels that copy.
 MADE = {
-    "turned, parts, uneven": (
+    "transposed, parts, uneven": (
         (E5M2, E4M3), [2, 80, 6, 9], [144, 80, 3, 1], around(1),
         {"TILE_M": 128, "TILE_N": 192, "SPLIT_K_BUF": 2}, 0,
     ),
-    "turned, shared by blocks": (
+    "transposed, shared by blocks": (
         (E4M3, E4M3), [1, 64, 6, 9], [192, 64, 1, 2], around(0),
         {"TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2}, 0,
     ),
-    "turned, groups, two blocks share k": (
+    "transposed, groups, two blocks share k": (
         (E4M3, E5M2), [2, 96, 6, 7], [160, 48, 3, 1], around(1), {"SPLIT_K_SLC": 2}, 0,
     ),
-    "widened, columns, turned filter": (
+    "widened, columns, flipped filter": (
         (E4M3, E5M2), [3, 64, 4, 16], [80, 64, 3, 3], around(1, convolution_mode="CONVOLUTION"),
         {**HALO, "TILE_COLS": 8, "SPLIT_K_BUF": 2}, 0,
     ),
@@ -206,8 +206,8 @@ MADE = {
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", MADE)
 def test_blocks_make_operands_of_fp8(name):
-    """Without a launch ahead, but for what has another layout: bytes that are turned are multiplied
-    as they are, those of a halo as f16."""
+    """Without a launch ahead, but for what has another layout: bytes that are transposed are
+    multiplied as they are, those of a halo as f16."""
     types, x, w, parameters, knobs, copies = MADE[name]
     g = new_graph()
     x_type, dy_type = map(dtypes.of, types)
