@@ -133,8 +133,8 @@ def small_gradient(
     """dQ, dK and dV from S, as cuDNN's guide has them.
 
     dims: of S.  stores: whether dP is an output.  has_bias: its gradient is one, a sum of dP over
-    the batch by 1 / scale.  reshapes: matrices are turned by reshapes, and P is of 16 bits, as in
-    cuDNN's samples.
+    the batch by 1 / scale.  reshapes: matrices are transposed by reshapes, and P is of 16 bits, as
+    in cuDNN's samples.
     """
     batch, heads, queries, keys = dims
     width = value_depth or depth
@@ -149,13 +149,13 @@ def small_gradient(
     v = heads * keys * width, keys * width, 1, width
     vt = g.tensor([batch, heads, width, keys], [*v], name="vt")
 
-    def turned(x):
+    def transposed(x):
         if not reshapes:
             return g.transpose(x, [0, 1, 3, 2])
         strides = [heads * queries * keys, queries * keys, 1, keys]
         return g.reshape(x).set_dim([batch, heads, keys, queries]).set_stride(strides)
 
-    across = turned(s)
+    across = transposed(s)
     dropped = g.relu(g.mul(across, KEPT)).set_data_type(dtype) if has_dropout else across
     g.matmul(dropped, d_o).set_output().set_name("dv")
     p, ds = g.abs(s), g.matmul(d_o, vt)
@@ -178,5 +178,5 @@ def small_gradient(
     if stores:
         dp.set_output().set_name("dp").set_reordering_type(reordering)
     g.matmul(dp, k).set_output().set_name("dq")
-    g.matmul(turned(dp), q).set_output().set_name("dk")
+    g.matmul(transposed(dp), q).set_output().set_name("dk")
     return g

@@ -197,15 +197,17 @@ class Attention(Tensors):
         if self.padding is not None:
             self.padding.spoil("q", rows=-2)
         if self.k_rows is None and self.chance(0.2):
-            turned = self.tensor([*shared, self.depth, columns], "k", turned=True, **kind)
+            transposed = self.tensor(
+                [*shared, self.depth, columns], "k", is_transposed=True, **kind
+            )
             if self.padding is not None:
                 self.padding.spoil("k", keys=-1)
-            return self._product(self._multiple(self.q), self._multiple(turned))
+            return self._product(self._multiple(self.q), self._multiple(transposed))
         self.k = self._keys([*shared, columns, self.depth], "k", self.operand_type)
         if self.padding is not None:
             self.padding.spoil("k", keys=-2)
-        turned = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
-        return self._product(self._multiple(self.q), self._multiple(turned))
+        transposed = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
+        return self._product(self._multiple(self.q), self._multiple(transposed))
 
     def _keys(self, dims: list[Any], name: str, dtype: Any) -> Any:
         """Keys or values, wherever they lie."""

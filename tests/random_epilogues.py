@@ -91,13 +91,15 @@ def _epilogue(
     is_image, sources = len(dims) == 4, list(sources)
     channel = 1 if is_image else 2
 
-    def strides(turns: bool) -> list[int]:
+    def strides(is_transposed: bool) -> list[int]:
         if is_image:
-            return _images(dims, is_first=is_first != turns)
-        return [dims[1] * dims[2], *((1, dims[1]) if turns else (dims[2], 1))]
+            return _images(dims, is_first=is_first != is_transposed)
+        return [dims[1] * dims[2], *((1, dims[1]) if is_transposed else (dims[2], 1))]
 
     def other() -> Any:
-        way = random.choice(("whole", "whole", "whole", "again", "channels", "number", "turned"))
+        way = random.choice(
+            ("whole", "whole", "whole", "again", "channels", "number", "transposed")
+        )
         if way == "again" and sources:
             return random.choice(sources)
         if way == "number":
@@ -105,7 +107,7 @@ def _epilogue(
         dtype = random.choice(_BESIDE)
         if way == "channels":
             return g.tensor([n if i == channel else 1 for i, n in enumerate(dims)], data_type=dtype)
-        sources.append(g.tensor(dims, strides(way == "turned"), data_type=dtype))
+        sources.append(g.tensor(dims, strides(way == "transposed"), data_type=dtype))
         return sources[-1]
 
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):

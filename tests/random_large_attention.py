@@ -63,10 +63,10 @@ class _LargeAttention(Attention):
         return LargeDrawn(**vars(found), maximum=self.m, sums=self.sums, keys=self.keys)
 
     def tensor(
-        self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
+        self, dims: list[Any], name: str = "", dtype: Any = None, is_transposed: bool = False
     ) -> Any:
-        self.is_transposed |= turned
-        made = super().tensor(dims, name, dtype, turned)
+        self.is_transposed |= is_transposed
+        made = super().tensor(dims, name, dtype, is_transposed)
         if not name:
             self.values[made.get_name()] = lambda rng, shape: rng.uniform(0.25, 2, shape)
         return made
@@ -147,6 +147,6 @@ def _values(rng: Any, shape: tuple[int, ...]) -> Any:
     """Growing along the keys, or against them, in each column as it will: what weights of one end
     lose beside those of the other shows, and roundings of columns even out."""
     place = _places(shape[:-1])[..., None]
-    turned = rng.random(shape[-1]) < 0.5
+    is_reversed = rng.random(shape[-1]) < 0.5
     powers = rng.uniform(0.5, 8, shape[-1])
-    return 0.125 + 2 * np.where(turned, 1 - place, place) ** powers
+    return 0.125 + 2 * np.where(is_reversed, 1 - place, place) ** powers

@@ -157,8 +157,8 @@ def factor_inside(
     order = [int(axis) for axis in builder.rng.permutation(len(dims))]
     first = builder.input(dims)
     if kind in ("transpose", "both"):
-        turned = [dims[axis] for axis in order]
-        source = builder.input(turned, operand if kind == "transpose" else None)
+        permuted = [dims[axis] for axis in order]
+        source = builder.input(permuted, operand if kind == "transpose" else None)
         back = [int(axis) for axis in np.argsort(order)]
         made = builder.g.transpose(builder.realize(source), back)
         first = builder.finished(made, source.dtype, dims, source.sketch, [source])

@@ -35,16 +35,17 @@ class Tensors(Pattern):
         return f"t{self.count}"
 
     def tensor(
-        self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
+        self, dims: list[Any], name: str = "", dtype: Any = None, is_transposed: bool = False
     ) -> Any:
-        """In any order of the axes but the last, with gaps.  turned: the last but one is it."""
+        """In any order of the axes but the last, with gaps.  is_transposed: that is the last but
+        one."""
         return self.g.tensor(
-            dims, self.strides(dims, turned), name=name or self.new_name(), data_type=dtype
+            dims, self.strides(dims, is_transposed), name=name or self.new_name(), data_type=dtype
         )
 
-    def strides(self, dims: list[Any], turned: bool = False) -> list[Any]:
+    def strides(self, dims: list[Any], is_transposed: bool = False) -> list[Any]:
         rank = len(dims)
-        last = rank - 2 if turned else rank - 1
+        last = rank - 2 if is_transposed else rank - 1
         order = [axis for axis in range(rank) if axis != last]
         if self.chance(0.4):
             self.random.shuffle(order)

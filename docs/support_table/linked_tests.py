@@ -168,7 +168,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         ),
         LinkedTest(f"{_MUTATION}_attention.py", "test_waits_of_attention_are_needed", HOPPER),
         LinkedTest(
-            f"{_MUTATION}_attention.py", "test_waits_of_turned_values_are_needed", HOPPER
+            f"{_MUTATION}_attention.py", "test_waits_of_transposed_values_are_needed", HOPPER
         ),
     ),
     "engine sdpa_sm80": (

@@ -214,7 +214,7 @@ def reasons(g, engine, target="sm_90a"):
     return [reason for reason in found if reason.clause == "prior contents"]
 
 
-def turned(g):
+def transposed(g):
     y = accumulated(g, g.tensor([40, 40]), [40, 1])
     g.transpose(y, [1, 0]).set_output()
     return g
@@ -229,16 +229,16 @@ def test_engines_that_are_not_known_to_read_first_refuse(engine):
 
 
 def test_work_at_other_elements_is_refused():
-    (reason,) = reasons(turned(new_graph()), "pointwise")
+    (reason,) = reasons(transposed(new_graph()), "pointwise")
     assert "is computed of what" in reason.what
     assert "a fusion that reads the output" in reason.supported
-    check(turned(new_graph()), target="sm_80")
+    check(transposed(new_graph()), target="sm_80")
 
 
 def test_what_is_refused_would_be_wrong(monkeypatch, watch):
     """One block reads what another one has written."""
     monkeypatch.setattr(declined, "prior_reasons", lambda engine, fusion: ())
-    g = turned(new_graph())
+    g = transposed(new_graph())
     plan = compile_graph(g.graph.finalize(), "sm_80", Options(engine="pointwise"))
     with pytest.raises(AssertionError, match="read after they were written"):
         run(watch, g, plan=plan)

@@ -154,9 +154,9 @@ def test_booleans_where_a_comparison_is_unsure():
     sure = (np.abs(product - np.float32(0.1)) > 5e-8) | (product == product.astype(np.float32))
     assert 20 < sure.sum() < 50
     for place in range(64):
-        turned = right.copy()
-        turned[place] = ~turned[place]
-        assert good(graph, {1: x, 2: y}, {uid: turned}) == [not sure[place]]
+        flipped = right.copy()
+        flipped[place] = ~flipped[place]
+        assert good(graph, {1: x, 2: y}, {uid: flipped}) == [not sure[place]]
 
 
 def test_a_rounding_on_the_way_moves_what_is_near_a_tie_only():

@@ -108,7 +108,7 @@ class Columns:
             im2col.load(place, map_, at, offsets, barrier, to_ranks=everyone)
 
     def write(self, ring, here, y, start, lane):
-        """Copies a box to y, 16 bytes a lane and turn."""
+        """Copies a box to y, 16 bytes a lane and round."""
         box, (rank, tap, pixel, channel) = self.box, start
         element = register_type(box.tensor.type)
         per_row, width = box.row_bytes // CHUNK_BYTES, CHUNK_BYTES * 8 // box.tensor.type.bits
@@ -117,8 +117,8 @@ class Columns:
 
         def one(number, _):
             row, chunk = ops.div(number, per_row), ops.rem(number, per_row)
-            turn = swizzle_of(box.row_bytes, row) if box.is_swizzled else 0
-            byte = ops.xor(ops.mul(chunk, CHUNK_BYTES), turn)
+            swizzle = swizzle_of(box.row_bytes, row) if box.is_swizzled else 0
+            byte = ops.xor(ops.mul(chunk, CHUNK_BYTES), swizzle)
             place = byte_pointer(slot, ops.add(ops.mul(row, box.row_bytes), byte))
             value = ops.load(place, ops.vector_type(element, width), CHUNK_BYTES)
             column = Index(ops.add(channel, ops.mul(chunk, width)), 1, width)
@@ -202,7 +202,7 @@ def test_columns_of_every_tap(dtype, spatial, windows, channels, pixels, dims):
 
 
 def test_one_plan_takes_inputs_of_any_size():
-    """With pixels that are not next to each other in memory, and rows that are not turned."""
+    """With pixels that are not next to each other in memory, and rows that are not swizzled."""
     windows = (Window(2, stride=2), Window(3, pre=1, post=1))
     box = Im2colBox(channels_last(F16, PLANE, gap=8), windows, 24, 16, is_swizzled=False)
     plan = Columns(box).plan()

@@ -145,8 +145,8 @@ def test_distances_on_both_sides(dtype, mode, compare, is_left, wanted):
     def swapped(found):
         """With all forms on the left of 0."""
         if isinstance(found, Compare):
-            turned = {"sge": "sle", "slt": "sgt"}.get(found.predicate)
-            return Compare(turned, found.form.times(-1)) if turned else found
+            opposite = {"sge": "sle", "slt": "sgt"}.get(found.predicate)
+            return Compare(opposite, found.form.times(-1)) if opposite else found
         return type(found)(tuple(map(swapped, found.parts))) if hasattr(found, "parts") else found
 
     assert swapped(condition(mask)) == wanted

@@ -1,4 +1,4 @@
-"""Where bytes that are turned go, by hand."""
+"""Places of bytes that are transposed, by hand."""
 
 import pytest
 
@@ -25,9 +25,9 @@ def test_places_of_keys():
 
 
 @pytest.mark.parametrize("thread", [0, 1, 37, 127])
-def test_accumulators_are_the_operand_of_turned_keys(thread):
-    """Weights packed by fours, of columns 8j and 8j + 8, are of the keys that the turned tile has
-    at the operand's places."""
+def test_accumulators_are_the_operand_of_transposed_keys(thread):
+    """Weights packed by fours, of columns 8j and 8j + 8, are of the keys that the transposed tile
+    has at the operand's places."""
     sums, operand = AccumulatorLayout(32), OperandLayout(1)
     for word in range(4):
         group, half = divmod(word, 2)
@@ -41,7 +41,7 @@ def test_accumulators_are_the_operand_of_turned_keys(thread):
 
 @pytest.mark.parametrize("thread", [0, 2, 67])
 def test_quads_are_neighbours(thread):
-    """Row 8b + i of 16 of the turned tile is column 2i + b."""
+    """Row 8b + i of 16 of the transposed tile is column 2i + b."""
     layout = AccumulatorLayout(32)
     places = [layout.place(thread, register) for register in range(16)]
     for number, quad in enumerate(quads(places)):

@@ -31,7 +31,7 @@ def copy(dims, *, stride=None, ordered="y", dtype="f16"):
     return g, x, y
 
 
-def turned(dims):
+def reversed_order(dims):
     _, h, n, m = dims
     return [h * n * m, n * m, 1, n]
 
@@ -61,8 +61,8 @@ def test_elements_are_read_from_where_cudnn_stores_them(dims):
 @pytest.mark.parametrize("ordered", ["x", "y"])
 def test_a_matrix_that_is_read_across_is_the_same_memory(ordered):
     dims = [1, 2, 48, 32]
-    g, x, y = copy(dims, stride=turned(dims), ordered=ordered)
-    y.set_stride(turned(dims))
+    g, x, y = copy(dims, stride=reversed_order(dims), ordered=ordered)
+    y.set_stride(reversed_order(dims))
     g.graph.finalize()
     given = matrices([1, 2, 32, 48])
     across = given.swapaxes(-1, -2)

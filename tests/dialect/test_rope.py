@@ -25,13 +25,13 @@ def angles_of(shape, seed):
 
 
 @pytest.mark.parametrize("freqs", [(1, 1, 3, 6), (2, 1, 3, 6), (3, 1, 1, 6)])
-def test_pairs_of_the_last_elements_turn_by_the_angles_of_their_row(freqs):
+def test_pairs_of_the_last_elements_rotate_by_the_angles_of_their_row(freqs):
     x = np.random.default_rng(1).standard_normal((2, 2, 3, 8)).astype(np.float32)
     angles = angles_of(freqs, 2)
     found = values(rope("rope", freqs=freqs, rope_dim=6, output_scale=0.5), x, angles)
     by_row = angles.swapaxes(0, 2) if freqs[0] == 3 else angles
-    turned = (x[..., 2:5] + 1j * x[..., 5:]) * np.exp(1j * by_row[..., :3].astype(np.float64))
-    wanted = 0.5 * np.concatenate([x[..., :2], turned.real, turned.imag], axis=3)
+    rotated = (x[..., 2:5] + 1j * x[..., 5:]) * np.exp(1j * by_row[..., :3].astype(np.float64))
+    wanted = 0.5 * np.concatenate([x[..., :2], rotated.real, rotated.imag], axis=3)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -76,9 +76,9 @@ def test_a_graph_of_cudnn_frontend_has_it():
     )  # fmt: skip
     q, k, v = (g.tensor(dim=[1, 2, 64, 64], name=name) for name in "qkv")
     freqs = g.tensor(dim=[64, 1, 1, 64], data_type=cudnn.data_type.FLOAT, name="freqs")
-    turned = [g.rope(input=x, freqs=freqs, output_scale=s) for x, s in ((q, 0.125), (k, 1.0))]
-    o, _ = g.sdpa(q=turned[0], k=turned[1], v=v, generate_stats=False)
-    for tensor in (*turned, o):
+    rotated = [g.rope(input=x, freqs=freqs, output_scale=s) for x, s in ((q, 0.125), (k, 1.0))]
+    o, _ = g.sdpa(q=rotated[0], k=rotated[1], v=v, generate_stats=False)
+    for tensor in (*rotated, o):
         tensor.set_output(True).set_data_type(cudnn.data_type.HALF)
     g.validate()
     g.build_operation_graph()
@@ -86,5 +86,5 @@ def test_a_graph_of_cudnn_frontend_has_it():
     found = reference(g.graph, given := random_inputs(g.graph, {}))
     own = rope("rope", [1, 2, 64, 64], freqs=[64, 1, 1, 64], output_scale=0.125)
     wanted = values(own, given[q.get_uid()], given[freqs.get_uid()])
-    np.testing.assert_allclose(found[turned[0].get_uid()], wanted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found[rotated[0].get_uid()], wanted, rtol=1e-3, atol=1e-3)
     assert g.get_plan_name_at_index(0).count("+") >= 1

@@ -24,7 +24,7 @@ def tiles_of_attention(*, batch, queries, keys=66, knobs=None, **options):
 
 ATTENTION = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
 TWO_TILES = tiles_of_attention(batch=1, queries=130, keys=100)
-TURNED = tiles_of_attention(
+TRANSPOSED = tiles_of_attention(
     batch=1, queries=130, keys=200, depth=16, dtype="FP8_E4M3", weight_type="FLOAT",
     knobs={"KERNEL_CFG": 2},
 )  # fmt: skip
@@ -35,14 +35,14 @@ ATTENTION_CASES = {
     ),
 }  # fmt: skip
 
-_LAST_TURN = "the turn that is left over when a block ends is nobody's"
+_LAST_ARRIVAL = "nobody waits for the arrival that ping-pong leaves over when a CTA ends"
 _OTHER_FENCE = "the other product's fence, right beside it, orders the same registers"
 _TAKEN_BEFORE = "a tile's number is there before its queries are, for which the reader waited"
 _NOT_AHEAD = "the producer is two tiles of queries ahead at most, and the ring has four slots"
-_TURN_BETWEEN = "the warpgroup's turn lies between, a barrier of all its warps"
+_PING_PONG_BETWEEN = "ping-pong's barrier of all the warpgroup's warps lies between"
 _NOT_AROUND = "two tiles go round no ring of two or more"
 _OF_EVERY_ATTENTION = {
-    ("bar", -1): _LAST_TURN,
+    ("bar", -1): _LAST_ARRIVAL,
     ("setmaxnreg", -2): MORE_REGISTERS,
     ("wgmma.fence", -3): _OTHER_FENCE,
     ("wgmma.fence", -2): _OTHER_FENCE,
@@ -54,7 +54,7 @@ _OF_TILES_BY_NUMBER = {
 }
 # Where a tile's last product stands beside the first one of the next.
 _OF_OVERLAPPING_TILES = {
-    ("bar", -9): _TURN_BETWEEN,
+    ("bar", -9): _PING_PONG_BETWEEN,
     ("wgmma.fence", -6): _OTHER_FENCE,
     ("wgmma.fence", -5): _OTHER_FENCE,
 }
@@ -90,12 +90,12 @@ def test_waits_of_attention_are_needed(monkeypatch):
 
 
 @pytest.mark.in_turn
-def test_waits_of_turned_values_are_needed(monkeypatch):
+def test_waits_of_transposed_values_are_needed(monkeypatch):
     """In attention of fp8 four blocks of values go round two rings of two stages, by way of three
     warps, which wait for both, show what they wrote, and arrive at both."""
     monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
 
-    def around_the_turning(module, kernel):
+    def around_the_transposition(module, kernel):
         function = module.function(kernel)
         first, last = function.indices("ldmatrix")[0], function.indices("stmatrix")[-1]
         for found in removed(module, kernel, (SPIN, "mbarrier.arrive", "fence")):
@@ -103,7 +103,7 @@ def test_waits_of_turned_values_are_needed(monkeypatch):
             if first - 45 < function.indices(opcode)[place] < last + 6:
                 yield found
 
-    found, alive = survivors(TURNED, "sdpa_fwd_sm90", "sm_90a", around_the_turning)
+    found, alive = survivors(TRANSPOSED, "sdpa_fwd_sm90", "sm_90a", around_the_transposition)
     opcodes = [opcode for (opcode, _), _ in found]
     assert sorted(opcodes) == ["fence", *["mbarrier.arrive"] * 2, *[SPIN] * 2]
     assert not alive

@@ -49,7 +49,7 @@ def cluster_of_two():
     return g, {**SMALL, "TILE_CGA_M": 2}
 
 
-def turns():
+def ping_pong():
     """Five tiles: three of one warpgroup, two of the other; two stages for three panels."""
     g = matmul_graph(dtypes.f16)
     x, w = g.tensor([1, 56, 136]), g.tensor([1, 136, 304], strides(136, 304, "column"))
@@ -57,7 +57,7 @@ def turns():
     return g, {**SMALL, "WARP_SPEC_CFG": 4}
 
 
-def turns_with_a_residual():
+def ping_pong_with_a_residual():
     """Seven tiles; of each a fourth use of the ring brings the residual."""
     g = matmul_graph(dtypes.f16)
     x, w = g.tensor([1, 56, 136]), g.tensor([1, 136, 432], strides(136, 432, "column"))
@@ -131,14 +131,14 @@ HOPPER_CASES = {
     "residual": (tiles_with_a_residual, 1),
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
-    "turns": (turns, 1),
-    "turns and residual": (turns_with_a_residual, 1),
+    "ping-pong": (ping_pong, 1),
+    "ping-pong and residual": (ping_pong_with_a_residual, 1),
     "split k": (split_k, 8),
     "experts": (experts, 2),
     "fragments": (weights_in_the_registers_of_consumers, 1),
     "mask": (relu_with_its_mask, 1),
 }
-_WAITED_TWICE = "the residual's stage has been waited for when the turn ended"
+_WAITED_TWICE = "the residual's stage has been waited for before ping-pong ended"
 _LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
 
 HOPPER_UNOBSERVABLE = {
@@ -155,8 +155,8 @@ HOPPER_UNOBSERVABLE = {
     },
     "split k": {("bar", -4): ONE_WARP, ("bar", -1): ONE_WARP},
     "mask": {("setmaxnreg", -2): MORE_REGISTERS},
-    "turns": {("setmaxnreg", -2): MORE_REGISTERS},
-    "turns and residual": {
+    "ping-pong": {("setmaxnreg", -2): MORE_REGISTERS},
+    "ping-pong and residual": {
         ("setmaxnreg", -2): MORE_REGISTERS,
         ("bar", -3): ONE_WARP,
         (SPIN, -5): _WAITED_TWICE,
@@ -166,8 +166,8 @@ HOPPER_UNOBSERVABLE = {
 
 # In CI stay those that tell the waits of one part each.
 SLOW = (
-    "wide rows", "turns and residual", "residual", "experts", "mask",
-    "registers", "turns", "exit", "fragments", "split k",
+    "wide rows", "ping-pong and residual", "residual", "experts", "mask",
+    "registers", "ping-pong", "exit", "fragments", "split k",
 )  # fmt: skip
 
 

@@ -306,7 +306,7 @@ def test_convolutions_whose_pixels_come_with_a_halo(statistics, computed, rows, 
 
 
 @pytest.mark.in_turn
-def test_a_convolution_by_turns():
+def test_a_convolution_in_ping_pong():
     g = test_conv_ping_pong_sm90.new_graph()
     y = convolved(g, [2, 72, 9, 9], [72, 72, 1, 1], **around(0)).set_output()
     reduced(g, y, "add", [1, 72, 1, 1])

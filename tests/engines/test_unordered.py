@@ -17,8 +17,8 @@ from .conv.test_wgrad_sm90 import new_graph as wgrad_graph
 from .removed_waits import removed
 from .rows.test_grid import batchnorm
 from .test_mutation_hopper import (
+    ping_pong_with_a_residual,
     tiles_with_a_residual,
-    turns_with_a_residual,
     weights_in_the_registers_of_consumers,
 )
 from .test_mutation_rows import rows_of_a_ring, rows_of_rings, rows_of_rings_of_warps
@@ -48,7 +48,7 @@ READ_BY_LOADS = {
     "shared rings": (rows_of_rings, "rows"),
     "ring of a block": (rows_of_a_ring, "rows"),
     "residual": (tiles_with_a_residual, "matmul_sm90"),
-    "residual in stages": (turns_with_a_residual, "matmul_sm90"),
+    "residual in stages": (ping_pong_with_a_residual, "matmul_sm90"),
     "weights": (weights_in_the_registers_of_consumers, "matmul_sm90"),
 }
 

@@ -262,11 +262,11 @@ def test_a_score_mod_of_operands_that_are_not_known():
 def test_a_score_mod_of_other_dims():
     g = new_graph()
 
-    def turned(graph, scores):
+    def transposed(graph, scores):
         return graph.transpose(scores, [0, 1, 3, 2])
 
     with pytest.raises(ValueError, match=r"score_mod gives a tensor of dims \[2, 4, 7, 5\]"):
-        call(g, score_mod=turned)
+        call(g, score_mod=transposed)
 
 
 def test_a_graph_with_plans_takes_no_attention():

@@ -67,10 +67,10 @@ def test_a_view_of_a_transposed_tensor_keeps_the_memory(is_output):
     """As cuDNN has it: neither moves anything, so that elements come in the order of x."""
     g = new_graph(io_data_type="f32")
     x = g.tensor([2, 3], name="x")
-    turned = g.transpose(x, [1, 0])
+    transposed = g.transpose(x, [1, 0])
     if is_output:
-        turned.set_output()
-    g.reshape(turned).set_dim([6]).set_output().set_name("y")
+        transposed.set_output()
+    g.reshape(transposed).set_dim([6]).set_output().set_name("y")
     given = np.arange(6.0).reshape(2, 3)
     results = dnnc.reference(g, {"x": given})
     y = results[g.graph.tensor("y").uid]

@@ -119,11 +119,11 @@ def test_uids_are_given_in_the_order_of_declaration():
 
 def test_an_output_has_the_graphs_dims_and_strides(torch, fake):
     """On the inputs' device, and on the stream on which their library works."""
-    turned = plan_of(
+    transposed = plan_of(
         record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M"), "bf16")
     )
     for m in (5, 7):
-        y = load(turned)(tensor(X, m, index=1))
+        y = load(transposed)(tensor(X, m, index=1))
         assert (y.shape, y.stride(), y.dtype) == ((m, 3), (1, m), "torch.bfloat16")
         assert (y.device.index, y.allocated_on) == (1, CURRENT)
         assert (fake.launches[-1].device, fake.launches[-1].stream) == (1, CURRENT)
@@ -326,10 +326,10 @@ def test_no_memory_is_an_error_of_the_library(torch, fake):
 def test_cupy(fake, monkeypatch):
     cupy = FakeCuPy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    turned = plan_of(record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M")))
+    transposed = plan_of(record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M")))
     x = CuPyArray(X, (5, 64), "<f2")
     for stream, handle in (("current", CURRENT), (OTHER, OTHER), (None, 0)):
-        y = load(turned)(x, stream=stream)
+        y = load(transposed)(x, stream=stream)
         interface = y.__cuda_array_interface__
         assert (interface["shape"], interface["strides"]) == ((5, 3), (2, 10))
         assert (y.allocated_on, y.on_device, y.bytes) == (handle, 0, 30)
@@ -349,9 +349,9 @@ def test_jax(fake, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", FakeTorch())
     assert load(SUM)(tensor(W), jax.array((5, 64), "<f2")).allocated_on == CURRENT
     assert (jax.waits, waited) == (3, [0, CURRENT])
-    turned = plan_of(record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M")))
+    transposed = plan_of(record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M")))
     with pytest.raises(DnncError, match=r"strides \[1, 5\]; accepted: row-major in JAX"):
-        load(turned)(jax.array((5, 64), "<f2"))
+        load(transposed)(jax.array((5, 64), "<f2"))
 
 
 def test_a_graph_is_called_as_its_plan(torch, fake):

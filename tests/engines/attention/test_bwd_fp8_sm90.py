@@ -58,15 +58,15 @@ def in_steps(of_p, of_ds):
     q, k, v, o, do = (g.tensor([1, 1, 40, 64], name=name) for name in ("q", "k", "v", "o", "do"))
     stats = g.tensor([1, 1, 40, 1], data_type="f32", name="stats")
 
-    def turned(x):
+    def transposed(x):
         return g.transpose(x, [0, 1, 3, 2]).set_data_type(x.get_data_type())
 
-    p = g.exp(g.sub(g.mul(g.matmul(q, turned(k)), 0.125), stats))
+    p = g.exp(g.sub(g.mul(g.matmul(q, transposed(k)), 0.125), stats))
     p8 = g.identity(p).set_data_type(of_p)
     delta = g.reduction(g.mul(do, o), mode="ADD").set_dim([1, 1, 40, 1])
-    ds = g.mul(g.mul(p, g.sub(g.matmul(do, turned(v)), delta)), 0.125)
+    ds = g.mul(g.mul(p, g.sub(g.matmul(do, transposed(v)), delta)), 0.125)
     ds8 = g.identity(ds).set_data_type(of_ds)
-    made = g.matmul(ds8, k), g.matmul(turned(ds8), q), g.matmul(turned(p8), do)
+    made = g.matmul(ds8, k), g.matmul(transposed(ds8), q), g.matmul(transposed(p8), do)
     types = F16, E5M2, dtypes.f8e4m3
     for tensor, name, kind in zip(made, ("dq", "dk", "dv"), types, strict=True):
         tensor.set_output().set_data_type(kind).set_name(name)

@@ -89,8 +89,8 @@ def test_weights_that_a_mask_hides():
     q, k, v, do = (g.tensor([*dims[:3], depth], name=name) for name in ("q", "k", "v", "do"))
     row, column = (g.gen_index(s, axis=axis) for axis in (2, 3))
     p = g.binary_select(g.abs(s), 0.0, g.cmp_ge(row, column))
-    turned = g.transpose(g.identity(p).set_data_type("HALF"), [0, 1, 3, 2])
-    g.matmul(turned.set_data_type("HALF"), do).set_output().set_name("dv")
+    transposed = g.transpose(g.identity(p).set_data_type("HALF"), [0, 1, 3, 2])
+    g.matmul(transposed.set_data_type("HALF"), do).set_output().set_name("dv")
     dp = g.matmul(do, g.transpose(v, [0, 1, 3, 2]).set_data_type("HALF"))
     total = g.reduction(g.mul(p, dp), "add").set_dim([*dims[:3], 1])
     ds = g.mul(g.mul(p, g.sub(dp, total)), 0.125).set_data_type("HALF")
@@ -101,7 +101,7 @@ def test_weights_that_a_mask_hides():
     assert len(plan.programs[0].kernels) == 1
 
 
-def test_a_square_that_a_reshape_turns():
+def test_a_square_that_a_reshape_transposes():
     """K' by strides in a reshape: no K, though its dims are the same."""
     g = dnnc.pygraph("square", io_data_type="HALF", intermediate_data_type="FLOAT")
     dims = [1, 1, 16, 16]

@@ -446,8 +446,8 @@ def test_weights_that_a_mask_does_not_hide(more):
     )
     q, k, v, do, o = (g.tensor([1, 1, 256, 64], name=name) for name in ("q", "k", "v", "do", "o"))
     stats = g.tensor([1, 1, 256, 1], data_type=dtypes.f32, name="stats")
-    turned = [0, 1, 3, 2]
-    s = g.mul(g.matmul(q, g.transpose(k, turned)), 0.05)
+    exchanged = [0, 1, 3, 2]
+    s = g.mul(g.matmul(q, g.transpose(k, exchanged)), 0.05)
     row, column = (
         g.gen_index(s, axis=axis, compute_data_type=dtypes.i32).set_data_type(dtypes.i32)
         for axis in (2, 3)
@@ -456,12 +456,12 @@ def test_weights_that_a_mask_does_not_hide(more):
     p = g.exp(g.sub(g.binary_select(s, float("-inf"), is_seen), stats))
     p = g.add(p, more) if more else p
     delta = g.reduction(g.mul(do, o), "add").set_dim([1, 1, 256, 1])
-    ds = g.mul(p, g.sub(g.matmul(do, g.transpose(v, turned)), delta))
+    ds = g.mul(p, g.sub(g.matmul(do, g.transpose(v, exchanged)), delta))
     weights, lost = (g.identity(x).set_data_type(dtypes.f16) for x in (p, ds))
     results = {
-        "dv": g.matmul(g.transpose(weights, turned), do),
+        "dv": g.matmul(g.transpose(weights, exchanged), do),
         "dq": g.matmul(lost, k),
-        "dk": g.matmul(g.transpose(lost, turned), q),
+        "dk": g.matmul(g.transpose(lost, exchanged), q),
     }
     for name, tensor in results.items():
         tensor.set_output().set_name(name).set_data_type(dtypes.f16)

@@ -64,7 +64,10 @@ SHAPES = {
     ),
     "static tiles": ({"batch": (2, 2), "queries": 130, "keys": 64}, {"SCHED_POLICY": 0}),
     "heads that share": ({"batch": (2, 1), "queries": 20, "keys": 40}, {}),
-    "keys turned": ({"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}}, {}),
+    "transposed keys": (
+        {"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}},
+        {},
+    ),
 }
 
 

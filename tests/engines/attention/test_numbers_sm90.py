@@ -69,7 +69,7 @@ def causal_documents(p, s):
     return p.masked(documents(p, s), p.integer("cmp_le", p.column(s), p.row(s)))
 
 
-def turned(p, s):
+def transposed(p, s):
     """The numbers of columns are those of rows, by a transposition."""
     own = p.g.tensor([p.dims[0], 1, p.dims[-2], 1], name="own", data_type="INT32")
     is_same = p.integer("cmp_eq", own, p.g.transpose(own, [0, 1, 3, 2]))
@@ -118,7 +118,7 @@ SORTED = PLACES // 70
 ORDERS = {
     "sorted": SORTED,
     "falling": SORTED[::-1],
-    "in turns": PLACES % 3,
+    "repeating": PLACES % 3,
     "again": PLACES // 64 % 2,
 }
 
@@ -194,7 +194,7 @@ MASKS = {
     "distances": (apart, PLACES, PLACES),
     "distances that overflow": (apart, EXTREMES, EXTREMES),
     "a prefix or the same": (prefix_or_same, SORTED, SORTED),
-    "one tensor": (turned, SORTED, None),
+    "one tensor": (transposed, SORTED, None),
 }
 
 

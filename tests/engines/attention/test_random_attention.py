@@ -74,7 +74,7 @@ def test_selections_that_leave_weights_below_the_range_of_fp8(seed):
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", [5397, 5710])
 def test_fp8_under_masks_of_blocks(seed):
-    """Warps that turn values pass the blocks by that are not loaded."""
+    """Warps that transpose values pass the blocks by that are not loaded."""
     graph = draw(Random(seed), 110, 2).graph.graph.finalize()
     assert any(op.op_name == "block_mask_load" for op in graph.live_ops)
     run("sdpa_fwd_sm90", seed, 110, 2, "sm_90a", is_fp8=True)

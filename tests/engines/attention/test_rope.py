@@ -37,8 +37,8 @@ def by_tables(g, x, first=0):
         for ends in ((0, first), (first, first + half), (first + half, depth))
         if ends[0] < ends[1]
     )
-    turned = [g.sub(g.mul(low, cos), g.mul(high, sin)), g.add(g.mul(high, cos), g.mul(low, sin))]
-    return g.concatenate([*(g.mul(x, 0.5) for x in ahead), *turned], axis=3)
+    rotated = [g.sub(g.mul(low, cos), g.mul(high, sin)), g.add(g.mul(high, cos), g.mul(low, sin))]
+    return g.concatenate([*(g.mul(x, 0.5) for x in ahead), *rotated], axis=3)
 
 
 def by_tables_in_part(g, x):

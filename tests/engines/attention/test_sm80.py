@@ -67,7 +67,9 @@ SHAPES = {
         {"batch": (2, 2), "queries": 20, "keys": 40, "depth": 16,
          "strides": {n: [2048, 16, 32, 1] for n in "qkv"}}, {},
     ),
-    "keys turned": ({"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}}, {}),
+    "transposed keys": (
+        {"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}}, {},
+    ),
 }  # fmt: skip
 
 

@@ -205,9 +205,9 @@ def test_output_layouts(out, swap):
 @pytest.mark.feature
 @pytest.mark.parametrize("split", [1, pytest.param(2, marks=pytest.mark.exchange)])
 @pytest.mark.parametrize(("m", "rows"), [(37, 128), (128, 128), (200, 208)])
-def test_swapped_results_leave_turned(m, rows, split):
-    """A residual comes turned, too, where k is not split, and two results leave so, of 208 rows in
-    six copies of 32 and one of 16."""
+def test_swapped_results_leave_transposed(m, rows, split):
+    """A residual comes transposed, too, where k is not split, and two results leave so, of 208 rows
+    in six copies of 32 and one of 16."""
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([1, M, 200]), g.tensor([1, 200, 136], strides(200, 136, "column"))
     y = g.matmul(x, w).set_output().set_data_type(dtypes.f16)
@@ -358,7 +358,7 @@ def test_weights_of_8_bits_are_dequantised_on_the_way(layout, rows, producers):
 
 
 @pytest.mark.feature
-def test_two_producers_take_turns_from_tile_to_tile(monkeypatch):
+def test_two_producers_alternate_from_tile_to_tile(monkeypatch):
     """Three steps a tile, and more tiles than blocks: each producer begins where it left off."""
     batch = multiprocessors.few(monkeypatch, 4) // 4 + 1
     g = new_graph(dtypes.f16)

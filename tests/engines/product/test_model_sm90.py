@@ -79,8 +79,8 @@ def test_some_hundred_rows_lie_along_the_columns_where_that_fills_the_wave(m, n,
 @pytest.mark.parametrize("each", [(16, 8, 8, 4), (32, 1, 1, 1), (3, 5)])
 @pytest.mark.parametrize("down", [1, 13, 33, 80])
 def test_phases_take_as_long_as_the_cluster_that_has_most_to_do(each, down):
-    """Clusters take the tiles of each chunk by turns, one phase after the other, every second round
-    backwards."""
+    """Clusters take the tiles of each chunk alternately, one phase after the other, every second
+    round backwards."""
     across, chunk, clusters = 4, 33, 66
     tiles = []
     for first in range(0, down, chunk):

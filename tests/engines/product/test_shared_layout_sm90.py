@@ -39,7 +39,7 @@ def is_whole(layout):
     """Whether chunks fill a warpgroup's columns, in rows that TMA takes.
 
     With a halo a buffer has all columns, and the last chunk of it may have fewer; so may that of
-    a turned tile.
+    a transposed tile.
     """
     if layout.pixels.halo:
         return True
@@ -126,7 +126,7 @@ def test_loads_that_a_kernel_does_not_stage_are_not_counted():
     check_built(graph, engine, fusion, knobs)
 
 
-def test_chunks_of_turned_tiles_are_few():
+def test_chunks_of_transposed_tiles_are_few():
     for columns in range(72, 257, 8):
         chunk = chunk_columns(columns, [2], is_transposed=True)
         assert chunk % 8 == 0

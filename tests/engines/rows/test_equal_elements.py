@@ -42,7 +42,7 @@ def run(g, given, names, sizes=None, target="sm_90a", **options):
 
 
 def along(dims, axis):
-    """The values by turns along an axis, equal along all others."""
+    """The values alternately along an axis, equal along all others."""
     shape = [1] * len(dims)
     shape[axis] = dims[axis]
     return np.broadcast_to(np.resize(VALUES, dims[axis]).reshape(shape), dims)

@@ -221,7 +221,7 @@ def test_softmax_of_a_million_equal():
 
 
 def channels_of(kinds, dims):
-    """[n, c, h, w]: the kinds by turns."""
+    """[n, c, h, w]: the kinds alternately."""
     n, c, h, w = dims
     kinds = (kinds * c)[:c]
     rows = [values(kind, n * h * w, seed) for seed, kind in enumerate(kinds)]

@@ -118,7 +118,7 @@ def ptx_of(g, knobs):
 )
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_meetings_of_a_row(build, meetings, blocks):
-    """A barrier, in four turns, for each: of a norm the mean and the squares together.
+    """A barrier in each of four slots: of a norm the mean and the squares together.
 
     Nobody waits until what was stored to global memory is seen by the cluster, but at the ends.
     """

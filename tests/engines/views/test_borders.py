@@ -64,7 +64,7 @@ def test_a_residual_behind_a_reshape(target, columns):
     assert engines_of(check(g, target=target)) == [f"matmul_{target.replace('_', '')[:4]}"]
 
 
-def test_any_batch_of_turned_rows():
+def test_any_batch_of_transposed_rows():
     batch = dnnc.Dim("batch", max=64)
     g = dnnc.pygraph(**HALVES)
     x = g.transpose(g.tensor([batch, 24, 16]), [0, 2, 1])
@@ -87,15 +87,15 @@ def test_a_part_that_begins_inside_16_bytes():
 PLAIN_TILES = {"SWAP_AB": 0, "TILE_M": 64, "TILE_N": 64}
 
 
-def test_raw_tiles_beside_a_turned_tensor():
+def test_raw_tiles_beside_a_transposed_tensor():
     g = dnnc.pygraph(**HALVES)
-    turned = g.transpose(g.tensor([1, 40, 48], data_type="i64"), [0, 2, 1])
-    b = g.min(g.tensor([1, 48, 40]), turned)
+    transposed = g.transpose(g.tensor([1, 40, 48], data_type="i64"), [0, 2, 1])
+    b = g.min(g.tensor([1, 48, 40]), transposed)
     g.matmul(g.relu(g.tensor([1, 24, 48])), b).set_output()
     assert engines_of(check(g, target="sm_90a", knobs=PLAIN_TILES)) == ["matmul_sm90"]
 
 
-def with_a_turned_residual(g):
+def with_a_transposed_residual(g):
     residual = g.transpose(g.tensor([24, 1, 40]), [1, 0, 2])
     return g.add(g.matmul(g.tensor([1, 24, 16]), g.tensor([1, 16, 40])), residual)
 
@@ -106,7 +106,7 @@ def with_parts_of_one_tensor(g):
     return g.add(g.matmul(left, g.tensor([1, 32, 32])), right)
 
 
-@pytest.mark.parametrize("build", [with_a_turned_residual, with_parts_of_one_tensor])
+@pytest.mark.parametrize("build", [with_a_transposed_residual, with_parts_of_one_tensor])
 def test_residuals_that_views_give_come_by_tma(build):
     g = dnnc.pygraph(**HALVES)
     build(g).set_output()
