@@ -46,8 +46,8 @@ def _rotated(made: Graph, p: Mapping[str, Any], x: Any, name: str, rows: int) ->
     cos, sin = (made.input(n + name, [1, 1, rows, half], strides, "bf16") for n in ("cos", "sin"))
     whole = slice(None)
     low, high = (g.slice(x, [whole] * 3 + [slice(at, at + half)]) for at in (0, half))
-    turned = [g.sub(g.mul(low, cos), g.mul(high, sin)), g.add(g.mul(high, cos), g.mul(low, sin))]
-    return g.concatenate(turned, axis=3)
+    rotated = [g.sub(g.mul(low, cos), g.mul(high, sin)), g.add(g.mul(high, cos), g.mul(low, sin))]
+    return g.concatenate(rotated, axis=3)
 
 
 def _sizes(p: Mapping[str, Any], heads: int, rows: int) -> tuple[list[int], list[int]]:

@@ -19,7 +19,7 @@ from ..errors import DnncError, Status
 from .op import Op
 from .tensor import Tensor
 
-_MOST_IN_TURN = 100  # rewrites of what a rewrite gives
+_MOST_DEPTH = 100  # rewrites of what a rewrite gives
 
 # Tensor -> the operation that makes it; None: it is an input or a constant.
 Producer = Callable[[Tensor], Op | None]
@@ -32,7 +32,7 @@ class Pattern:
     kind: the class; operations of its subclasses are others.
     rewrite: called with an operation, which is verified, and a `Producer`; gives the operations
     that make its results, in order, or None where the operation stays.  What it gives is rewritten
-    in its turn, until no pattern matches.
+    again, until no pattern matches.
     """
 
     kind: type[Op]
@@ -58,7 +58,7 @@ def rewritten(ops: Iterable[Op], patterns: Sequence[Pattern]) -> list[Op]:
             if pattern.kind is type(op):
                 steps = pattern.rewrite(op, producers.get)
                 if steps is not None:
-                    if depth == _MOST_IN_TURN:
+                    if depth == _MOST_DEPTH:
                         what = f"rewrite patterns still match {op.label} after {depth} rewrites"
                         accepted = "patterns that match nothing in the end"
                         raise DnncError(Status.BAD_PARAM, what, accepted)

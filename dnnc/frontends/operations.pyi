@@ -559,9 +559,9 @@ class Operations:
             u(w) = (w >> 8) / 2**24, in [0, 1)
             BERNOULLI: 1 where u(wr) < probability, else 0
             UNIFORM: minimum + (maximum - minimum) * u(wr)
-            NORMAL: mean + deviation * radius * (cos(turn) for even r, sin(turn) for odd r), where
-                    radius = sqrt(-2 ln(u(wa) + 2**-24)), turn = 2 pi u(wb), wa = w0, wb = w1 for
-                    r < 2, else w2 and w3
+            NORMAL: mean + deviation * radius * (cos(angle) for even r, sin(angle) for odd r),
+                    where radius = sqrt(-2 ln(u(wa) + 2**-24)), angle = 2 pi u(wb), wa = w0,
+                    wb = w1 for r < 2, else w2 and w3
         where low and high are the halves of 64 bits.  Equal seeds and offsets give equal numbers on
         every device, in every kernel.  Arithmetic is in f32.
         Source: cuDNN graph API, Rng operation, which leaves the generator open.

@@ -169,10 +169,10 @@ def _drawn(low: Any, op: Rng, words: tuple[Any, ...], place: Any) -> Any:
     )
     above_zero = scalars.add(first, scalars.const(1 / (1 << FRACTION_BITS)))
     radius = scalars.sqrt(scalars.mul(scalars.const(-2), scalars.log(above_zero)))
-    turn = scalars.mul(scalars.const(2 * math.pi), second)
+    angle = scalars.mul(scalars.const(2 * math.pi), second)
     odd = arith.AndIOp(place, constant(1, place.type)).result
     is_odd = arith.CmpIOp(_I.ne, odd, constant(0, place.type)).result
-    side = scalars.select(is_odd, scalars.sin(turn), scalars.cos(turn))
+    side = scalars.select(is_odd, scalars.sin(angle), scalars.cos(angle))
     deviation = scalars.const(values["normal_standard_deviation"])
     number = scalars.fma(scalars.mul(deviation, radius), side, scalars.const(values["normal_mean"]))
     return convert(number, dtypes.f32, op.y.type)

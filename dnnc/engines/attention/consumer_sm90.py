@@ -8,7 +8,7 @@
       room for both tiles' queries
 
 A step's softmax runs while the tensor cores are at this warpgroup's P @ V and, as ping-pong, at the
-products of another (`_turn`).  Blocks of keys come from the last to the first: those at masks and
+products of another.  Blocks of keys come from the last to the first: those at masks and
 at the tensor's end, then those of which every score is kept, then those at masks again.
 """
 
@@ -517,8 +517,8 @@ class SdpaConsumer:
         if t.staged < 0 and t.q_stages > 1 and not t.hands_back_at_once:
             # `_release_queries` hands these queries back later, by thread 0 for all four warps.  A
             # result that is staged has a barrier of its own, after which all have read the queries;
-            # of others thread 0 would know its own warp's progress alone: one warpgroup takes no
-            # turns, and a tile of a single block begins without one.
+            # of others thread 0 would know its own warp's progress alone: one warpgroup has no
+            # ping-pong, and a tile of a single block begins without one.
             self.meet()
         if t.q_stages == 1 or t.hands_back_at_once:
             self.meet()

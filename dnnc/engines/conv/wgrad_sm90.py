@@ -418,7 +418,7 @@ def _is_of_channels(tensor: Tensor) -> bool:
 
 def _spill_reasons(loop: Choice, *, transposes: bool) -> tuple[Reason, ...]:
     """Sums of 256 columns in one warpgroup leave no registers for an exchange of them; beside
-    warps that turn operands, sums of 192 columns in two."""
+    warps that transpose operands, sums of 192 columns in two."""
     tile = (loop.tile_m, loop.tile_n)
     if loop.splits == 1 or not (tile == (64, 256) or (transposes and tile == (128, 192))):
         return ()

@@ -291,7 +291,7 @@ class HopperTile:
         (down, across), (rows, columns) = self.block.cluster, self.block.tile
         tall, wide = -(-work.m // rows), -(-work.n // columns)
         past = sum(1 / -(-n // of) for n, of in ((tall, down), (wide, across)) if n % of)
-        # Of the tiles that a cluster takes in turn, as many as that cluster has that has most.
+        # Of the tiles that a cluster takes one after the other, as many as the busiest one has.
         found = 1 + (_PAST_END_SHARE - 1) * min(1.0, ceil(past * rounds) / rounds)
         shares_less = (down == 1 and work.m < work.n) or (across == 1 and work.n < work.m)
         return found * _LESS_SHARED if shares_less and self._is_plain else found

@@ -150,7 +150,7 @@ class PixelTiles:
 
     beside: groups of channels whose results are the tile's columns, side by side, each the products
     of a part of a panel: see `conv.beside_sm90`.
-    steps: the instructions along k of each panel of a pixel, in turn; empty: of all `k_steps`.
+    steps: the instructions along k of each panel of a pixel, in order; empty: of all `k_steps`.
     zeros: whether pixels that meet no tap have no tiles, see `conv.zeros_sm90`.
     """
 
