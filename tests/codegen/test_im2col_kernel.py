@@ -7,7 +7,7 @@ import pytest
 
 from dnnc import Dim, dtypes
 from dnnc.codegen import ops
-from dnnc.codegen.hopper import cluster, im2col, mbarrier
+from dnnc.codegen.hopper import cluster, im2col, mbarrier, tma
 from dnnc.codegen.hopper.cluster import Cluster
 from dnnc.codegen.hopper.im2col import Im2colBox, Window
 from dnnc.codegen.hopper.pipeline import Cursor, Pipeline
@@ -126,6 +126,7 @@ class Columns:
             return []
 
         ops.for_(lane, box.pixels * per_row, 32, [], one)
+        tma.end_reads()
         nvvm.bar_warp_sync(ops.const(-1))
         ring.release(here, lane, self.blocks)
 
