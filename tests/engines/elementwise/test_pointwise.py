@@ -39,9 +39,9 @@ def test_examples_of_every_operation(op, number, build):
     options = {"target": "sm_90"} if any(t.type.is_fp8 for t in graph.tensors) else {}
     # The probabilities of fp8 are rounded to it, not in the reference of the one operation: a row
     # whose largest are dropped may lose all that is left.  Of its gradient f32 may round one to the
-    # next number of fp8.  The gradient of attention has exponentials of scores up to 128, and a
-    # difference of sums that nearly cancel.
-    rounded = dict.fromkeys(("sdpa_fp8", "sdpa_fp8_backward"), 0.13)
+    # next number of fp8, and what is left of sums that nearly cancel may be as large: 42 seeds gave
+    # up to 0.93.  The gradient of attention has exponentials of scores up to 128, too.
+    rounded = {"sdpa_fp8": 0.13, "sdpa_fp8_backward": 0.25}
     allowance = {**rounded, "sdpa_backward": 4e-5}.get(op, 1e-6)
     check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
           allowance=allowance, **options)  # fmt: skip
