@@ -1,6 +1,6 @@
 """Pairs of options of attention's gradient on Hopper's tensor cores, and layouts of operands."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 
@@ -13,6 +13,7 @@ from dnnc.target import of
 from tests.checked_gradient import run
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient, soft_cap
+from tests.support import rotation
 
 from .test_bwd_sm80 import packed_gradient
 from .test_bwd_sm90 import CAUSAL, heads_of
@@ -118,28 +119,26 @@ def assert_taken(graph):
         assert kernel.spill_store_bytes == kernel.spill_load_bytes == kernel.local_bytes == 0
 
 
+# A kernel takes the assembler seconds: a commit compiles a dozen of the thousand, others each time.
+_COMPILED_ONE_IN = 96
+
+
+def _cases():
+    for pair in PAIRS:
+        for dims, kv_heads in product([(64, 64), (128, 128), (192, 128), (256, 256)], [4, 16]):
+            name = "-".join([*pair, str(dims[0]), "shared" if kv_heads == 4 else "own"])
+            marks = [] if rotation.is_drawn(name, _COMPILED_ONE_IN) else [pytest.mark.slow]
+            yield pytest.param(pair, dims, kv_heads, marks=marks, id=name)
+
+
 @pytest.mark.assembled
-@pytest.mark.in_turn
-@pytest.mark.rotating
-@pytest.mark.parametrize("kv_heads", [4, 16], ids=["shared", "own"])
-@pytest.mark.parametrize("depth", [64, 128, 256])
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_pairs_are_taken_without_spills(pair, depth, kv_heads):
-    if depth == 256 and pair in SPILLING:
+@pytest.mark.parametrize(("pair", "dims", "kv_heads"), list(_cases()))
+def test_pairs_are_taken_without_spills(pair, dims, kv_heads):
+    """Heads of K and V are shared by four query heads each, or own."""
+    if dims[0] == 256 and pair in SPILLING:
         pytest.skip("docs/limits.md names it")
-    dims = heads_of(depth, heads=HEADS, kv_heads=kv_heads, batch=BATCH)
-    made = gradient(together(*pair), io=dtypes.bf16, rows=LENGTH, columns=LENGTH, **dims)()
-    assert_taken(made.graph.finalize())
-
-
-@pytest.mark.assembled
-@pytest.mark.in_turn
-@pytest.mark.rotating
-@pytest.mark.parametrize("kv_heads", [4, 16], ids=["shared", "own"])
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_pairs_of_queries_of_three_panels(pair, kv_heads):
-    dims = heads_of(192, 128, heads=HEADS, kv_heads=kv_heads, batch=BATCH)
-    made = gradient(together(*pair), io=dtypes.bf16, rows=LENGTH, columns=LENGTH, **dims)()
+    sizes = heads_of(*dims, heads=HEADS, kv_heads=kv_heads, batch=BATCH)
+    made = gradient(together(*pair), io=dtypes.bf16, rows=LENGTH, columns=LENGTH, **sizes)()
     assert_taken(made.graph.finalize())
 
 
