@@ -93,6 +93,7 @@ def show_error(error: DnncError, explain: bool | None = None) -> None:
 
 def _show_line(place: Place) -> None:
     """A line of a file, where it can be read, by a path that terminals open."""
+    linecache.checkcache(place.file)  # another file of this name may have been read before
     code = linecache.getline(place.file, place.line).strip()
     if code:
         note(f"  {place.path}: {code[:_MOST_CODE]}{'...' * (len(code) > _MOST_CODE)}")
