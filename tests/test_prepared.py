@@ -118,7 +118,7 @@ def test_an_operation_of_a_graph_has_no_marks(mark):
 def test_what_is_missing_or_too_much_is_said():
     with dnn.context():
         text = prepared(attention(), "sm_80")
-        with pytest.raises(DnncError, match=r"is_score of dnn.* accepted: no is_score, what its"):
+        with pytest.raises(DnncError, match=r"dnn.tile of func.* accepted: no dnn.tile, what its"):
             compiler.resume(text.replace("dnn.prepared, ", "", 1))
         with pytest.raises(DnncError, match="without is_score; accepted: is_score = unit, what"):
             compiler.resume(text.replace("is_score, ", "", 1))
