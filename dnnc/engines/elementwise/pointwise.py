@@ -209,6 +209,11 @@ class PointwiseEngine(FragmentEngine):
     def prepared(self, fusion: Fusion) -> Prepared:
         return Prepared(refined(fusion))
 
+    def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> Any:
+        """The tiling of a kernel beside a fusion's own, whose region has the axes of its tensors:
+        they are not refined."""
+        return tiling_of_region(region, FragmentChoice.of(knobs))
+
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         """A thread's fragments lie along an axis where they share costly functions, if there is
         one."""

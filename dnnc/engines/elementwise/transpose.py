@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as product_of
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ... import dtypes
 from ...codegen.kernel import MOST_COUNT
@@ -179,7 +179,16 @@ class TransposeEngine(PointwiseEngine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> TransposeTiling:
-        fusion, sweep = self.prepared(fusion).fusion, Sweep.of_fusion(fusion)
+        inputs = self.prepared(fusion).fusion.inputs
+        return self._tiling(Sweep.of_fusion(fusion), inputs, knobs, target)
+
+    def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> TransposeTiling:
+        tile = self._tiling(Sweep.of_region(region), list(region.arguments), knobs, target)
+        return self.completed(tile, region)
+
+    def _tiling(
+        self, sweep: Sweep, inputs: Sequence[Any], knobs: Knobs, target: Target
+    ) -> TransposeTiling:
         choice = _Choice.of(knobs)
         sides = choice.sides
         threads = min(_MOST_THREADS, max(_least_threads(choice), _threads(sweep, choice)))
@@ -193,7 +202,7 @@ class TransposeEngine(PointwiseEngine):
             vector, lines, together = _block_of(sweep, read, each, sides[1])
             path = read.path(sweep.dims)
             transposed.append(
-                TransposedInput(fusion.inputs.index(read.source), path, vector, lines, together)
+                TransposedInput(inputs.index(read.source), path, vector, lines, together)
             )
         width = min(_fragment_width(sweep), each)
         rows = _fragment_rows(sweep, width, each, sides[1])

@@ -30,13 +30,13 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
 from ...mlir import ir
 from ...target import Target
-from ..elementwise.pointwise import POINTWISE, FragmentChoice, tiling_of_region
+from ..elementwise.pointwise import POINTWISE, FragmentChoice, PointwiseEngine
 from ..elementwise.transpose import TRANSPOSE
-from ..engine import Engine, Knobs, Reason
+from ..engine import Knobs, Reason
 
 _FIRST_UID = 1 << 62  # of twins, of those that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
-_ENGINES: tuple[Engine, ...] = (TRANSPOSE, POINTWISE)
+_ENGINES: tuple[PointwiseEngine, ...] = (TRANSPOSE, POINTWISE)
 
 _FEW = 4  # inputs of a kernel ahead whose threads work on many fragments
 
@@ -105,7 +105,7 @@ class Copy:
         """Why no engine makes it."""
         return POINTWISE.supports(self._fusion, target)
 
-    def choice(self, target: Target) -> tuple[Engine, Knobs, float]:
+    def choice(self, target: Target) -> tuple[PointwiseEngine, Knobs, float]:
         """The engine with its knobs, and the seconds that are predicted."""
         return _choice(self._fusion, target)
 
@@ -115,8 +115,7 @@ class Copy:
         module = ir.Module.create()
         region = copy_region(module, *self._ends, self.cast)
         own = _beside(output, f"copy{number}")
-        tile = engine.completed(engine.tile_of(self._fusion, knobs, output.target), region)
-        engine.emit(region, knobs, tile, own)
+        engine.emit(region, knobs, engine.tile_beside(region, knobs, output.target), own)
         _join(output, own)
 
     def seconds(self, target: Target) -> float:
@@ -153,7 +152,7 @@ class Computing:
     def emit(self, output: Output, number: int) -> None:
         """Adds its kernel to a fusion's."""
         assert self.region is not None, "computed in a region"
-        tile = tiling_of_region(self.region, FragmentChoice.of(self._knobs))
+        tile = POINTWISE.tile_beside(self.region, self._knobs, output.target)
         own = _beside(output, f"before{number}")
         POINTWISE.emit(self.region, self._knobs, tile, own)
         _join(output, own)
@@ -171,7 +170,7 @@ def _join(output: Output, own: Output) -> None:
 
 
 @remembered_at_sizes
-def _choice(fusion: Fusion, target: Target) -> tuple[Engine, Knobs, float]:
+def _choice(fusion: Fusion, target: Target) -> tuple[PointwiseEngine, Knobs, float]:
     found = [
         (engine, knobs, engine.predict(fusion, knobs, target).seconds)
         for engine in _ENGINES

@@ -58,7 +58,7 @@ def test_a_residual_is_read():
 
 @pytest.mark.parametrize("swaps", [0, 1])
 def test_they_are_right(swaps, monkeypatch):
-    monkeypatch.setattr(tiling_sm90, "_LARGE_BYTES", 0)
+    monkeypatch.setattr(tiling_sm90, "LARGE_BYTES", 0)
     monkeypatch.setattr(tiling_sm90, "_MOST_SHARE", 1)
     g, y = graph_of([2, 64, 9, 15], [256, 64, 1, 1])
     y.set_output(False)
