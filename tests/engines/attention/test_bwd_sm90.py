@@ -385,7 +385,7 @@ def test_sums_are_filled_by_tiles_before(arguments, dims, late, monkeypatch):
 
         @each(0, ops.select(share.eq(0), late, 0))
         def _(i):
-            self.order.look(self._done(unit))
+            self.flags.look(self._done(unit))
 
         fill(self, unit, share, lane)
 
