@@ -26,7 +26,7 @@ def our_graph(case: Case) -> tuple[Any, dict[str, Any]]:
 
 
 class Compilers:
-    """So many compile workers; a plan is compiled once for a case and options.
+    """A pool of compile workers that compiles a plan once for a case and options.
 
     The workers end with this process, however it ends.
     """

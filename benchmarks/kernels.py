@@ -148,7 +148,7 @@ def said(error: Exception) -> str:
 
 
 def _give_up_if_lost(bench: Bench, error: Exception) -> None:
-    """After an illegal access and the like, no call of this process works any more."""
+    """End the process if its context is lost: no call works after an illegal access."""
     try:
         torch.cuda.synchronize()
     except Exception:

@@ -47,7 +47,7 @@ class Results:
 
 
 def _written(data: Mapping[str, Any]) -> str:
-    """As JSON, a row on each line: a third shorter than indented, and differences stay readable."""
+    """JSON, a row on each line: a third shorter than indented, and differences stay readable."""
     rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(row)}" for n, row in data["rows"].items())
     others = [f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in data.items() if k != "rows"]
     return "{\n" + "".join(others) + ' "rows": {\n' + rows + "\n }\n}\n"

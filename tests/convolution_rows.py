@@ -73,7 +73,7 @@ def relu_of_scaled(g, x):
 
 
 def gated(g, x):
-    """By a factor of each image and channel, as squeeze-and-excitation has it."""
+    """x times a factor of each image and channel, as squeeze-and-excitation has it."""
     n, c = x.get_dim()[:2]
     return g.mul(x, g.tensor([n, c, 1, 1])).set_data_type("f16")
 

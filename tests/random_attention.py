@@ -240,7 +240,7 @@ class Attention(Tensors):
         return self.spread / (1.3 * math.sqrt(self.depth))
 
     def _scaled(self, s: Any) -> Any:
-        """By a number or a tensor of any sign, such that scores are about as far apart as drawn."""
+        """s times a number or tensor of any sign that leaves scores about as far apart as drawn."""
         sign = self.random.choice((1.0, 1.0, 1.0, -1.0))
         scale = sign * self._size()
         kind = self.random.choice(("number", "number", "number", "tensor", "heads", "by value"))
@@ -280,7 +280,7 @@ class Attention(Tensors):
         return self.g.mul(self.g.tanh(self.g.mul(s, 1 / cap)), cap)
 
     def _biased(self, s: Any) -> Any:
-        """By a tensor of any broadcast, some of whose elements are -inf, or nearly."""
+        """s plus a tensor of any broadcast, some of whose elements are -inf, or nearly."""
         dtype = self.random.choice((self.io, "f32"))
         bias = self.tensor(self.broadcast(self.dims), dtype=dtype)
         share, low = self.random.choice((0.0, 0.0, 0.1, 0.6)), self.random.choice((LOW, -1e38))

@@ -138,7 +138,7 @@ _BYTE = 8  # elements
 
 
 def inside_bits(builder: Builder, seed: int) -> Drawn:
-    """As inside matmul_sm90's, with masks of the product's dims beside other outputs or alone."""
+    """A graph inside matmul_sm90's surface, with masks of the product's dims, alone or not."""
     rng = builder.rng
     builder.most = MOST_OF_TILES
     shape = pick(rng, {"pointwise": 5, "pair": 2, "row": 2, "exit": 2})

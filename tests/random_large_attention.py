@@ -96,7 +96,7 @@ class _LargeAttention(Attention):
         return np.swapaxes(found, -1, -2) if self.is_transposed else found
 
     def _growth(self, rng: Any, shape: tuple[int, ...], steepest: float) -> Any:
-        """By how much scores of keys are greater than the smallest."""
+        """Excess of keys' scores over the smallest."""
         place = _places(shape)
         if self.is_falling:
             place = 1 - place
@@ -118,7 +118,7 @@ class _LargeAttention(Attention):
         return s  # nothing is large after it
 
     def _rounded(self, p: Any) -> Any:
-        """By the kernel alone: the graph's own would be another, of weights that are divided."""
+        """p, to be rounded by the kernel alone: the graph would round weights that are divided."""
         return self.g.identity(p).set_data_type("f32")
 
     def _statistics(self) -> None:

@@ -67,7 +67,7 @@ def _of_product(step, exact, factor):
 
 
 def _off(size, type_, unit):
-    """By how much weights are off, rounded as multiples of `unit`."""
+    """Error of weights that are rounded as multiples of `unit`."""
     if type_ not in _NORMAL:
         return np.zeros_like(size)
     return np.where(size < unit * _NORMAL[type_], np.minimum(size, unit * _STEP[type_] / 2), 0.0)

@@ -39,7 +39,7 @@ def lines():
 
 
 def compiled(g, target):
-    """As a cell says it: the engines of the first configuration's kernels, or the status."""
+    """A cell's text: the engines of the first configuration's kernels, or the status."""
     graph = g.graph.finalize()
     for mode in ("A", "FALLBACK"):
         try:
@@ -69,7 +69,7 @@ def test_what_the_tables_say_is_what_compiles(target):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", OTHERS)
 def test_other_targets_have_the_same_engines_for_the_convolution(target):
-    """But fp8 below sm_89."""
+    """Only fp8 differs, below sm_89."""
     said = {cells[0]: cells[TARGETS["sm_90"]] for cells in lines() if cells[0] in ROWS}
     for name, build in ROWS.items():
         found = compiled(build(), target)

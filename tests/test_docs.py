@@ -103,7 +103,7 @@ def test_a_layer_is_one_kernel(tmp_path, monkeypatch):
 
 @pytest.mark.rotating
 def test_the_plan_that_is_shown_is_what_inspect_prints(tmp_path, monkeypatch):
-    """But for keys and for numbers that follow the compiler: bytes of code, registers."""
+    """Keys may differ, and numbers that follow the compiler: bytes of code, registers."""
     monkeypatch.chdir(tmp_path)
     texts = {language: text for language, text in reversed(blocks("plan-format.md"))}
     (tmp_path / "ffn.py").write_text(texts["python"])

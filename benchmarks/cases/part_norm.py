@@ -174,7 +174,7 @@ def in_torch(kind: str, s: Buffers) -> Any:
 
 
 def _instancenorm_backward(s: Buffers) -> Any:
-    """As torch does it: a batch norm of n * c channels."""
+    """The gradient by a batch norm of n * c channels, as torch does it."""
     n, c, h, w = s["x"].shape
     dy, x = (s[name].view(1, n * c, h, w) for name in ("dy", "x"))
     mean, rstd, scale = s["mean"].flatten(), s["rstd"].flatten(), s["scale"].flatten().repeat(n)

@@ -75,7 +75,7 @@ def forward(n: int, network: Network | None = None) -> Case:
 
 
 def placed_parameters(network: Network) -> dict[str, tuple[Any, Any]]:
-    """By layer, on the device, as they lie in memory."""
+    """Parameters by layer, on the device, as they lie in memory."""
     return {
         name: (torch.as_tensor(w).to(kinds.DEVICE), torch.as_tensor(bias).to(kinds.DEVICE))
         for name, (w, bias) in tensors.parameters(network, SEED).items()

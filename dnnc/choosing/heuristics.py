@@ -312,7 +312,7 @@ def _has_views_ahead(fusion: Fusion) -> bool:
 def _split_of_stored_views(
     graph: OperationGraph, target: Target, engines: Sequence[Engine], inputs: Inputs | None
 ) -> EngineConfig | None:
-    """As `split_config`, without views ahead of what is heavy in a fusion with it."""
+    """A config as `split_config` grows it, with no view ahead of heavy work in one fusion."""
 
     def is_taken(engine: Engine, fusion: Fusion) -> bool:
         return not _has_views_ahead(fusion) and bool(choices(fusion, target, [engine], inputs))

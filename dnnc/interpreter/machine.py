@@ -246,7 +246,7 @@ class Machine:
             self.shadow.pop(slot.key, None)
 
     def put_shadow(self, slot: Slot, bits: Array | None, active: Array | None) -> None:
-        """As `set_shadow`, with one value for each active lane."""
+        """Set a register's poisoned bits, given one value for each active lane."""
         if bits is None:
             if slot.key in self.shadow:
                 self.set_shadow(slot, None)

@@ -110,7 +110,7 @@ class Program:
 
 
 def _check(step: Step, fragile: frozenset[int]) -> Run:
-    """Before a step that touches registers of wgmma: none of them may be in flight."""
+    """Check ahead of a step that none of the wgmma registers it touches is in flight."""
     reads = frozenset(slot.key for slot in step.reads) & fragile
     writes = frozenset(slot.key for slot in step.writes) & fragile
     instruction = step.instruction

@@ -289,7 +289,7 @@ class Phase:
 
     @property
     def graphs(self) -> dict[str, Callable[[], Any]]:
-        """By the plan's name, what makes its graph; calling it loads `dnnc`'s frontend."""
+        """Makers of graphs by the plan's name; calling one loads `dnnc`'s frontend."""
         from . import graphs
 
         m, tokens = self.model, self.tokens

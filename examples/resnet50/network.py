@@ -56,7 +56,7 @@ class Conv:
 
     @property
     def w_shape(self) -> tuple[int, ...]:
-        """As it lies in memory: filters, height, width, channels."""
+        """Shape of W in memory: filters, height, width, channels."""
         return self.filters, self.taps, self.taps, self.channels
 
     @property
@@ -174,7 +174,7 @@ class Linear:
 
     @property
     def w_shape(self) -> tuple[int, ...]:
-        """As it lies in memory: classes, channels."""
+        """Shape of W in memory: classes, channels."""
         return self.classes, self.channels
 
     @property
@@ -288,7 +288,7 @@ class Network:
 
     @property
     def ends(self) -> dict[str, tuple[str, ...]]:
-        """By layer, the values that no later layer reads."""
+        """Values that no later layer reads, by layer."""
         last = {name: layer.name for layer in self.layers for name in layer.reads}
         return {layer.name: tuple(name for name in layer.reads if last[name] == layer.name)
                 for layer in self.layers}  # fmt: skip

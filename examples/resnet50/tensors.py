@@ -25,7 +25,7 @@ class Parameters(NamedTuple):
 
 
 def parameters(network: Network, seed: int) -> dict[str, Parameters]:
-    """By layer, of those that have some.  A layer's depend on the seed, its place and its shape."""
+    """Parameters by layer.  A layer's depend on the seed, its place and its shape."""
     return {
         layer.name: _drawn(layer, np.random.default_rng([seed, step]))
         for step, layer in enumerate(network.layers)

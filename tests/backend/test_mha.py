@@ -75,7 +75,7 @@ def test_other_orders_are_refused_with_the_graph(order, dtype, accepted):
 
 
 def test_comparisons_in_boolean():
-    """As cuDNN's examples of masks have them: of floats in FLOAT, of integers in INT32."""
+    """cuDNN's examples of masks compare floats in FLOAT, integers in INT32."""
     for dtype, computed in ((b.CUDNN_DATA_FLOAT, "FLOAT"), (b.CUDNN_DATA_INT32, "INT32")):
         x, y = (tensor(uid, [2, 3], dtype=dtype) for uid in (1, 2))
         z = tensor(3, [2, 3], dtype=b.CUDNN_DATA_BOOLEAN)

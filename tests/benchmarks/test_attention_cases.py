@@ -130,7 +130,7 @@ def test_few_queries_read_each_key_once():
 
 @pytest.mark.parametrize("scores", SCORES)
 def test_what_is_seen_is_what_is_counted(scores):
-    """But for half the diagonals, as everybody counts a causal mask."""
+    """Half the diagonals may differ: everybody counts a causal mask without them."""
     case = small(scores)
     rows = torch.arange(130)
     count = int(is_seen(case.p, rows[:, None], rows, case.make()).sum())

@@ -53,7 +53,7 @@ def test_second_graph(target, most):
 
 
 def test_copies_of_a_gradient_are_chosen_once():
-    """Not for each candidate: the filters' gradient of images with channels first."""
+    """The filters' gradient of images with channels first chooses them once, not by candidate."""
     g = dnnc.pygraph(target="sm_90a", io_data_type="f16", intermediate_data_type="f32")
     n, h, w = (dnnc.Dim(name, max=64) for name in "NHW")
     x, dy = g.tensor([n, 16, h, w]), g.tensor([n, 24, h, w])

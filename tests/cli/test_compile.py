@@ -31,7 +31,7 @@ def test_the_plan_is_named_for_the_file(here, monkeypatch):
 
 
 def test_stages_stand_in_the_order_of_the_pipeline(plan, capsys):
-    """Also where the first target's code was kept, and it has fewer stages."""
+    """A first target whose code was kept has fewer stages, and changes no order."""
     first = {"choose": 1.0, "fused": 1.0, "cubin": 1.0}
     whole = {"choose": 1.0, "fused": 1.0, "linalg": 1.0, "ptx": 1.0, "cubin": 1.0}
     print_times(format.read(plan), [first, whole])
@@ -82,7 +82,7 @@ SMALL = (
 
 
 def test_a_target_may_be_a_device(ffn, here):
-    """By its JSON or a file; the index of files tells its plans from those of the usual part."""
+    """JSON or a file names it; the index of files tells its plans from those of the usual part."""
     (here / "device.json").write_text(SMALL)
     (here / "graph.json").write_text(json.dumps(graph_json(ffn)))
     plans = {}
@@ -132,7 +132,7 @@ def cubin_of(here, *arguments, stdin=None):
 
 
 def test_each_fusion_that_differs_has_a_cubin(here):
-    """And a kernel whose name in its module says nothing of the graph."""
+    """Its kernel's name in the module says nothing of the graph."""
     (here / "two.py").write_text("from tests.broken_files import norm as build\n")
     options = ("-t", "sm_80", "--in-process")
     assert dnnc("compile", "two.py", *options, "-o", "two.dnnplan").exit_code == 0

@@ -135,7 +135,7 @@ def test_tanh_of_a_block_at_the_ends():
 
 
 def quotient_by(count):
-    """By an integer constant, as `avg` divides."""
+    """A function that divides by an integer constant, as `avg` does."""
 
     def function(x):
         number = arith.ConstantOp(ir.IntegerType.get_signless(32), count).result

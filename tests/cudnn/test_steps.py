@@ -242,7 +242,7 @@ NORMS = {
 
 @pytest.mark.parametrize("case", NORMS)
 def test_norms_may_have_no_scale(case):
-    """Then they are over all axes but the first, or those that statistics have not."""
+    """Norms without one are over all axes but the first, or those that statistics have not."""
     method, dims, strides, asked, stats = NORMS[case]
     g = new(target="sm_80")
     results = getattr(g, method)(
@@ -365,7 +365,7 @@ ABSENT = {
 
 @pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if not row.missing])
 def test_what_is_missing_is_named(method):
-    """By the method itself where cudnn-frontend does, else by `validate`; None is nothing."""
+    """The method itself names it where cudnn-frontend's does, else `validate`; None is nothing."""
     row, g = OPERATIONS[method], new()
     first = row.arguments[0]
     if method in " ".join(ABSENT.values()).split():

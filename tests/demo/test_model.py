@@ -73,7 +73,7 @@ def test_shapes_of_steps(encoder, batch):
 
 
 def test_parameters(batch):
-    """As Linear layers store them; query, key and value one after the other."""
+    """Parameters lie as Linear layers store them; query, key and value one after the other."""
     shapes = {step.graph: {name: array.shape for name, array in step.parameters.items()}
               for step in batch.steps}  # fmt: skip
     norm = {"scale": (384,), "bias": (384,)}

@@ -145,7 +145,7 @@ def test_a_bias_of_minus_infinity_masks(of_steps):
 
 @pytest.mark.parametrize("of_steps", [False, True])
 def test_scores_of_ten_thousand(of_steps):
-    """And of minus as much: the log of the sum of exponentials is negative."""
+    """Scores of -10,000 too, whose log of the sum of exponentials is negative."""
     for sign in (1, -1):
         graph, _, other, given = case("full")
         given["q"] = np.full_like(given["q"], sign * 70.0)

@@ -142,7 +142,7 @@ def test_a_norm_is_its_steps():
 
 @pytest.mark.parametrize("name", ["two_norms", "crossed", "drawn3"])
 def test_partitions_go_from_one_order_to_the_other(name):
-    """As a set of kinds; and there and back is the same."""
+    """Partitions agree as a set of kinds, and come back from the other order as they were."""
     graph = CASES[name]().graph.finalize()
     count = len(graph.live_ops)
     text = f"{' '.join(map(str, range(count // 2)))}|{' '.join(map(str, range(count // 2, count)))}"

@@ -37,7 +37,7 @@ def test_engines_see_the_steps_and_the_graph_keeps_the_operation():
 
 
 def test_the_same_graph_has_the_same_steps_and_uids():
-    """Also when it comes back from its text."""
+    """A graph that comes back from its text has them too."""
     graph = layernorm()
     with dnn.context():
         again = dnn.from_mlir(dnn.to_mlir(graph))

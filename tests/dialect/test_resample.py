@@ -160,7 +160,7 @@ def test_backward_is_the_derivative(mode, where):
 
 
 def test_every_nan_is_above_all():
-    """Also one whose sign bit is set, which an order of integers would have below all."""
+    """A NaN whose sign bit is set is too, which an order of integers would have below all."""
     g, y, index = graph_of([1, 1, 5], "MAXPOOL", [(0, 0, 1, 2)], generate_index=True)
     graph = linalg_cpu.with_sizes(g.graph, {})
     x = np.array([1.0, -np.nan, 2.0, np.nan, -np.nan]).reshape(1, 1, 5)

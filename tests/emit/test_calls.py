@@ -285,7 +285,7 @@ def addresses_in(line, start, size):
 
 @pytest.mark.parametrize("io", dtypes.ALL, ids=str)
 def test_numbers_of_every_type(io, build, monkeypatch):
-    """By value, rounded as the runtime rounds."""
+    """Numbers by value are rounded as the runtime rounds."""
     arg = dataclasses.replace(WHOLE.programs[0].variants[1].steps[1].launch.args[7], type=io.name)
     launch = dataclasses.replace(WHOLE.programs[1].variants[0].steps[0].launch, args=(arg,))
     step = dataclasses.replace(WHOLE.programs[1].variants[0].steps[0], launch=launch)

@@ -154,7 +154,7 @@ def test_no_code(whole):
 
 @pytest.mark.parametrize("change", ["fewer", "more", "larger", "smaller", "unknown"])
 def test_parameters_that_are_not_the_arguments(change, whole):
-    """As the runtime in Python: as many, and none larger than what a launch gives."""
+    """A kernel takes as many as the launch gives, none larger, as the runtime in Python checks."""
     whole.device()
     ((kernel, given), *others) = kernel_sizes(WHOLE).items()
     sizes = {

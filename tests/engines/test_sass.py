@@ -159,7 +159,7 @@ def test_a_product_adds_to_all_of_the_sums_or_to_others():
 
 
 def test_a_subroutine_returns_to_where_it_was_called():
-    """Before the wait its caller reads what it does not, and the other way round."""
+    """A read in a subroutine is early only if the caller called it ahead of the wait."""
     called = "CALL.REL.NOINC `($slowpath)\n"
     after = "$slowpath:\n MUFU.RCP R9, R24\n RET.REL.NODEC R2 `(kernel)"
     assert early(f"{PRODUCTS} {WAIT} {called} {READ} EXIT\n {after}") == {}

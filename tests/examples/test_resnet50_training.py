@@ -103,7 +103,7 @@ def test_a_step_with_gradients_that_are_not_finite_is_left_out():
 
 
 def test_each_value_is_written_once_before_it_is_read():
-    """So is each gradient; and nothing is written that nobody reads."""
+    """Values and gradients are written once, ahead of their readers; each has a reader."""
     written, read = [], set()
     for step in RESNET50.steps:
         graph = graph_of(step.op, N).graph

@@ -304,7 +304,7 @@ def paged_graph(has_lengths):
 
 
 def test_pages_without_lengths_are_whole():
-    """As with lengths that are the sizes, of INT64, as the table is."""
+    """Results are those of lengths that are the sizes; table and lengths are INT64."""
     (whole, given, _), (padded, same, lengths) = map(paged_graph, (False, True))
     values = random_inputs(whole, {})
     named = {mine.uid: values[other.uid] for mine, other in zip(same, given, strict=True)}

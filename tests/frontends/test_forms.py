@@ -15,7 +15,7 @@ def new_graph(**options):
 
 
 class TorchDtype:
-    """As torch's are shown; torch itself is not needed."""
+    """A data type that is shown as torch's are; torch itself is not needed."""
 
     def __init__(self, name):
         self.name_ = name

@@ -64,7 +64,7 @@ def test_a_result_that_becomes_an_output_later():
 
 @pytest.mark.parametrize("is_output", [False, True])
 def test_a_view_of_a_transposed_tensor_keeps_the_memory(is_output):
-    """As cuDNN has it: neither moves anything, so that elements come in the order of x."""
+    """Neither view moves anything, as in cuDNN: elements come in the order of x."""
     g = new_graph(io_data_type="f32")
     x = g.tensor([2, 3], name="x")
     transposed = g.transpose(x, [1, 0])

@@ -28,7 +28,7 @@ def test_inference_is_the_frontends(group):
 
 
 def test_the_record_is_of_these_cases():
-    """Else it is to be recorded anew: see tests/frontend_oracle/record.py."""
+    """A record of other cases is to be recorded anew: see tests/frontend_oracle/record.py."""
     made = {**methods.cases(), **random_cases.cases()}
     for case in made.values():
         steps.expand(case, made)

@@ -258,7 +258,7 @@ def test_a_graph_is_compiled_for_a_device_that_is_not_here(monkeypatch):
 
 @pytest.mark.parametrize("name", ["sm_90", "sm_90a", "sm_120"])
 def test_json_may_name_a_target(name):
-    """Also one that a device of its capability is not compiled for by default."""
+    """It may name one that a device of its capability is not compiled for by default."""
     text = json.dumps({"dnnc_device": 1, "target": name})
     found = dnnc.create_device_properties(text)
     assert found.target == targets.of(name)

@@ -103,7 +103,7 @@ def test_strides_and_numbers(m):
 
 
 def test_numbers_of_small_types():
-    """By value in f16: given as float, rounded, passed as two bytes."""
+    """A number by value in f16 is given as float, rounded and passed as two bytes."""
     g = new_graph("small")
     alpha = g.tensor([1, 1], data_type="f16", is_pass_by_value=True, name="alpha")
     g.mul(g.tensor([M, 72], name="x"), alpha).set_output()

@@ -19,7 +19,7 @@ def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
 @pytest.mark.sm90
 @in_chunks(300, 20)
 def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
-    """As code of "sm_90a"."""
+    """Graphs are compiled for "sm_90a"."""
     all_compute("hopper", seeds, draw_hopper)
 
 
@@ -27,5 +27,5 @@ def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
 @pytest.mark.parametrize("make", [draw_grouped, draw_bits])
 @in_chunks(200, 20)
 def test_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):
-    """As code of "sm_90a"."""
+    """Graphs are compiled for "sm_90a"."""
     all_compute(make.__name__, seeds, make)

@@ -108,7 +108,9 @@ def run(
     watch: Watch | None = None,
     **launched: Any,
 ) -> list[Array]:
-    """As `lanes.run`; returns the buffers given as (count, dtype).  watch: of global memory."""
+    """Run a kernel of this body; returns the buffers given as (count, dtype).
+
+    watch: of global memory."""
     memory = Memory()
     addresses: list[int] = []
     for buffer in buffers:

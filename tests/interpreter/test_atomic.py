@@ -186,7 +186,7 @@ def test_the_last_cta_adds_up():
 
 @pytest.mark.parametrize("opcode", ["red.release.sys", "atom.relaxed.gpu"])
 def test_lanes_of_a_warp_add_to_several_allocations(opcode: str):
-    """Even threads to one, odd ones to the other."""
+    """Threads of even numbers add to one, odd ones to the other."""
     result = "" if opcode.startswith("red") else "%f3, "
     body = f"""
     and.b32 %r1, %thread, 1;

@@ -268,7 +268,7 @@ def test_reading_a_global_value_too_early_shows_in_some_seed():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_equal_writes_of_two_warps_race_too(seed: int):
-    """Also when both execute the same store at the same time."""
+    """Two warps race that execute the same store at the same time."""
     with pytest.raises(InterpreterError, match=r"race: a write by warp \d and a write by warp \d"):
         run("st.shared.b32 [s], 7;", block=96, seed=seed, globals_=SMEM)
 

@@ -69,7 +69,7 @@ ONE = "@%p0 bra END; {body} END:"
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_parity_of_the_phase_before_the_current_one_alone(seed: int):
-    """After two phases the first one's parity looks as if it were still to come."""
+    """The first phase's parity, two phases later, looks as if it were still to come."""
     arrive = "mbarrier.arrive.shared.b64 _, [bar];"
     run(INIT + ONE.format(body=wait(1)), seed=seed)
     run(INIT + ONE.format(body=arrive + wait(0)), seed=seed)

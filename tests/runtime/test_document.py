@@ -13,7 +13,7 @@ from .fake_libraries import FakeTorch
 
 
 class ExampleTorch(FakeTorch):
-    """As much of torch as the example needs."""
+    """The part of torch that the example needs."""
 
     testing = SimpleNamespace(assert_close=lambda found, wanted: None)
 

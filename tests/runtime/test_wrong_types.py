@@ -114,7 +114,7 @@ CALL = {"outputs": Y, "workspace": None, "sizes": {"M": 64, "N": 1}}
     ("what", "place"), [c for c in CASES if c[0] in ("address", "number", "sizes", "stream")]
 )
 def test_call(what, place):
-    """As an input, as an output, and as what is given by name; twice."""
+    """A wrong value is refused as an input, as an output and by name, each time."""
     value, plan = WRONG[what][place], load(WHOLE)
     calls = {
         "address": [lambda: plan(value, **CALL), lambda: plan(X, **{**CALL, "outputs": value})],

@@ -49,7 +49,7 @@ _real, _store, _spilling_choices = nvptx.assemble, _Store(), spills.spilling_cho
 
 
 def unassembled(ptx, target):
-    """As `nvptx.assemble`, without a cubin and numbers."""
+    """A result of `nvptx.assemble`, without a cubin and numbers."""
     if rotation.is_drawn(ptx, ASSEMBLED_ONE_IN):
         _real(ptx, target)  # which raises where it refuses the PTX
     names = _ENTRY.findall(ptx)
@@ -57,7 +57,7 @@ def unassembled(ptx, target):
 
 
 def with_registers(ptx, target):
-    """As `nvptx.assemble`; without a cubin where the registers are known."""
+    """A result of `nvptx.assemble`; without a cubin where the registers are known."""
     known = known_registers.of(ptx, target)
     if known is not None and not rotation.is_drawn(ptx, ASSEMBLED_ONE_IN):
         return nvptx._assembled(CUBIN, ptx, known_registers.log_of(known), target)

@@ -100,7 +100,7 @@ class UnderWay:
         return found
 
     def overlapped_by(self, product: Product) -> frozenset[int]:
-        """By one that starts: only to the same sums may it add."""
+        """Registers that a starting product overlaps; it may add to the same sums only."""
         found = frozenset[int]()
         for other in self.products:
             found |= product.a & other.sums | product.sums & other.a

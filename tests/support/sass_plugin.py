@@ -46,7 +46,7 @@ class SassPlugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Also what the test's fixtures have assembled; also of a test that fails."""
+        """Check what the test and its fixtures have assembled, even if the test fails."""
         try:
             return (yield)
         finally:

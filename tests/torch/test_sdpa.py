@@ -63,7 +63,7 @@ def test_other_ranks(lead):
 
 
 def test_heads_behind_rows():
-    """As a projection gives them: [B, S, H, D] in memory."""
+    """Heads lie as a projection gives them: [B, S, H, D] in memory."""
     given = [t.transpose(-3, -2).contiguous().transpose(-3, -2) for t in tensors(2)]
     result = dnnc.torch.sdpa(*given)
     assert result.transpose(1, 2).is_contiguous()
@@ -167,7 +167,7 @@ def test_arguments_that_can_not_be(name, value):
 
 
 def test_errors_of_the_graph_name_the_line_of_the_call(monkeypatch):
-    """Not one of torch, which calls what builds the graph."""
+    """The line is the caller's, not one of torch, which calls what builds the graph."""
     from dnnc.torch import attention
 
     monkeypatch.setattr(attention, "_verify", lambda *given: None)

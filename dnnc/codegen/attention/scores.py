@@ -122,7 +122,7 @@ class ScoreSteps:
         return factor >= STEEP or any(self._adds_far(op) for op in steps)
 
     def _growth(self, operation: Any) -> float:
-        """By how much, at most, a generic makes scores larger; infinity: not known.
+        """The factor by which a generic makes scores larger at most; infinity: not known.
 
         Of bytes single numbers in memory count as 1: they are ordinary, or see `ScoreScale`.
         """

@@ -46,7 +46,7 @@ class TilePingPong:
         return warpgroups * mbarrier.BYTES
 
     def make(self) -> None:
-        """By one thread."""
+        """Initialise the barriers; one thread does."""
         for i in range(self.warpgroups):
             mbarrier.make(self._barrier(i), _WARPS)
 
@@ -59,7 +59,7 @@ class TilePingPong:
         mbarrier.wait(self._barrier(own), phase)
 
     def end(self, own: Any, lane: Any) -> None:
-        """By every warp, once it has waited for its last stage; lane: of the thread."""
+        """Give up the turn, as every warp does after its last stage's wait; lane: of the thread."""
         following = own + 1
         wraps = following.eq(self.warpgroups)
         with ops.if_(lane.eq(0)):
@@ -88,7 +88,7 @@ class StepPingPong:
     first_barrier: int
 
     def begin(self) -> None:
-        """Before the first step: nobody lets the first warpgroup go."""
+        """Give the first warpgroup its first turn, which no other gives."""
         if self.warpgroups > 1:
             with ops.if_(self.own.eq(0)):
                 self._give(0)
@@ -109,7 +109,7 @@ class StepPingPong:
             self._give(ops.select(is_last, 0, following))
 
     def finish(self) -> None:
-        """After the last step: takes what the last warpgroup left for the first."""
+        """Take the turn that the last warpgroup left for the first, when the last step is done."""
         if self.warpgroups > 1:
             with ops.if_(self.own.eq(0)):
                 self.wait()

@@ -53,7 +53,7 @@ class StagedLoad:
         return self._take_pairs(buffer, thread)
 
     def _take_matrices(self, buffer: Any, thread: Any) -> list[list[Any]]:
-        """By `ldmatrix`, two column blocks of 16 rows an instruction."""
+        """Read by `ldmatrix`, two column blocks of 16 rows an instruction."""
         warp, lane = thread >> 5, thread & 31
         row = warp * 16 + (lane & 15)
         start = buffer + row * self.box.row_bytes
@@ -69,7 +69,7 @@ class StagedLoad:
         return found
 
     def _take_transposed(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
-        """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
+        """Read by `ldmatrix` that transposes, 16 rows of two column blocks an instruction."""
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, columns // 8, 2):

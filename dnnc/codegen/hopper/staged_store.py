@@ -80,7 +80,7 @@ class StagedStore:
             self._put_rows(buffer, thread, pairs, self.element_bytes)
 
     def _put_matrices(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
-        """By `stmatrix`, two column blocks of 16 rows an instruction."""
+        """Write by `stmatrix`, two column blocks of 16 rows an instruction."""
         together = 2 if len(pairs) % 2 == 0 else 1
         warp, lane = thread >> 5, thread & 31
         row = warp * 16 + (lane & 15)
@@ -95,7 +95,7 @@ class StagedStore:
             store_matrices(start + offset, registers, "row")
 
     def _put_transposed(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
-        """By `stmatrix` that transposes: 16 rows of two column blocks an instruction."""
+        """Write by `stmatrix` that transposes, 16 rows of two column blocks an instruction."""
         start = buffer + transposed_offset(thread)
         for block in range(0, len(pairs), 2):
             words = [_word(word) for pair in pairs[block : block + 2] for word in pair]

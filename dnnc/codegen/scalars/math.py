@@ -109,7 +109,7 @@ def quotient(x: Any, y: Any) -> Any:
 
 
 def _divided_by(x: Any, count: int) -> Any:
-    """By the reciprocal, corrected by the rest until it is to nearest, unless it is subnormal.
+    """x / count by the reciprocal, corrected until it is to nearest, unless it is subnormal.
 
     Nothing is left of an exact one, and NaN of what is not finite.
     Source: Markstein, "IA-64 and Elementary Functions", 2000.

@@ -81,7 +81,10 @@ class GroupTable:
     # ---- the table
 
     def fill(self, first_of: Callable[[Any], Any]) -> None:
-        """By the block's first warp; first_of: the first row of a group, from memory."""
+        """Write the table; the block's first warp does.
+
+        first_of: the first row of a group, from memory.
+        """
         lane = ops.thread_id() & (WARP_THREADS - 1)
         groups, rows = self.kernel.size(self.groups), self.kernel.size(self.rows)
 

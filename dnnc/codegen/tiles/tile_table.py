@@ -38,7 +38,10 @@ class TileTable:
         return (most + 1) * _ENTRY
 
     def fill(self, count_of: Callable[[Any], Any]) -> None:
-        """By the block's first warp; count_of: tiles of an entry, from memory."""
+        """Write the table; the block's first warp does.
+
+        count_of: tiles of an entry, from memory.
+        """
         lane = ops.thread_id() & (WARP_THREADS - 1)
         entries = self.kernel.size(self.entries)
 

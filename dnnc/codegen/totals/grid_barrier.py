@@ -27,8 +27,9 @@ class GridBarrier:
     meetings: int = 0
 
     def meet(self) -> None:
-        """By all threads of a block, once in the code for each time; what they wrote is then seen
-        by the threads of all blocks.
+        """Wait for all blocks of the grid; what any thread wrote before is then seen by all.
+
+        All threads of a block call it, once in the code for each time.
 
         Barriers order a block's threads before and after the one that releases and acquires.
         """

@@ -318,8 +318,8 @@ class GroupTotals:
                     ops.store(pointer, total, size)
 
     def _gather_some(self) -> None:
-        """As `_gather_blocks`, but each block has some of the entries, a warp for each, and writes
-        their totals to global memory."""
+        """Gather the blocks' totals where each block has some of the entries, a warp for each, and
+        write them to global memory."""
         lane, warp = self.at.thread & (WARP_THREADS - 1), self.at.thread // WARP_THREADS
         warps = self.shape.rows * self.shape.columns // WARP_THREADS
         first = warp * self.place.blocks + self.place.block

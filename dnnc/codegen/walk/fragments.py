@@ -138,8 +138,10 @@ class Fragments:
         stores: bool = False,
         is_last: bool = False,
     ) -> Any:
-        """As `first_pass`, once that is done; stores: whether `use` writes to memory, is_last: or
-        nothing comes after, so that L2 may give up what is read."""
+        """The record that is `start`, after `use` of every fragment, in a pass after the first.
+
+        stores: whether `use` writes to memory.  is_last: no pass follows, so that L2 may give up
+        what is read."""
         together = self.stored_together if stores else self.together
         last = self.count - 1
 
@@ -204,7 +206,7 @@ class Fragments:
         return found
 
     def _again_in_registers(self, values: Values, now: Any, use: Use) -> Any:
-        """As `_first_in_registers`, in a later pass."""
+        """The record after `use` of the fragments that `_first_in_registers` kept."""
 
         def near() -> Any:
             following = now

@@ -30,7 +30,7 @@ class PackedSchedule(Schedule):
         return False
 
     def fill(self) -> None:
-        """By the block's first warp, before its first tile."""
+        """Write the table; the block's first warp does, before its first tile."""
         assert self.table is not None
         self.table.fill(lambda entry: self._rows_of_tiles(entry) * self._heads())
 

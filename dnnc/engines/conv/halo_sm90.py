@@ -319,7 +319,7 @@ class HaloLoop:
     # ---- the consumers
 
     def begin(self, thread: Any, threads: int) -> None:
-        """By all consumers: nothing to do."""
+        """Do nothing: no operand is brought ahead of the loop."""
 
     def multiply(
         self, here: Slots, place: TilePlace, own: Any, lane: Any,

@@ -145,7 +145,7 @@ def _is_gap_missing(tensor: Tensor) -> bool:
 
 
 def _channels_last(tensor: Tensor) -> Tensor:
-    """Whose pixels begin at whole 16 bytes."""
+    """The tensor with channels last, padded so that pixels begin at whole 16 bytes."""
     channels, access = tensor.shape[1].constant, max(1, _ACCESS_BITS // tensor.type.bits)
     assert channels is not None, "channels are a fixed size"
     return twin_of(tensor, (0, *range(2, tensor.rank), 1), -(-channels // access) * access)
@@ -162,7 +162,7 @@ def _is_read_transposed(filter_: Tensor, *, transposes: bool) -> bool:
 
 
 def _filters_last(filter_: Tensor) -> Tensor:
-    """Whose taps' K begin at whole 16 bytes."""
+    """The filter with K last, padded so that each tap's K begin at whole 16 bytes."""
     k, access = filter_.shape[0].constant, max(1, _ACCESS_BITS // filter_.type.bits)
     assert k is not None, "filters are of a fixed size"
     return twin_of(filter_, (*range(1, filter_.rank), 0), -(-k // access) * access)

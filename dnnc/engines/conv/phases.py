@@ -49,7 +49,7 @@ class AxisPhase:
 
 
 def axis_phases(window: Window) -> tuple[AxisPhase, ...]:
-    """By what remains of a tap's place after whole strides."""
+    """Phases, told apart by what remains of a tap's place after whole strides."""
     found: dict[int, AxisPhase] = {}
     stride, dilation = window.stride, window.dilation
     tap_step = stride // gcd(stride, dilation)

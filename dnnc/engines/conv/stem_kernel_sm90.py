@@ -85,7 +85,7 @@ class StemFilter:
 
     @stretch("load")
     def fill(self, memory: Any, thread: Any, threads: int) -> None:
-        """By some threads, two elements of k at a time; a barrier follows."""
+        """Copy the filter, two elements of k at a time, by some threads; a barrier follows."""
         first = self._first_channel()
         leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         walk = Walk(self.kernel, leaves, self.region.symbols)
@@ -210,7 +210,7 @@ class StemLoop:
         return self.start()
 
     def load_tile(self, place: TilePlace, pixels: Cursor) -> Cursor:
-        """By one thread."""
+        """Start the loads of a tile's pixels; one thread does."""
         image, row, column = self.space.start(place.row)
         self.pixels.wait_empty(pixels)
         self.pixels.expect(pixels, self.stem.load_bytes)
@@ -233,7 +233,7 @@ class StemLoop:
     # ---- the consumers
 
     def begin(self, thread: Any, threads: int) -> None:
-        """By all consumers: brings the filter."""
+        """Bring the filter; all consumers do."""
         self.operands[1].fill(self.filters.slot(Cursor()), thread, threads)
         tma.show_writes()
         nvvm.barrier(barrier_id=ops.const(_FILTER_BARRIER), number_of_threads=ops.const(threads))

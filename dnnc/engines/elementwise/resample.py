@@ -146,7 +146,7 @@ class ResampleEngine(FragmentEngine):
         return -(-super()._blocks(fusion, knobs) // places)
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
-        """As for pointwise work, in fragments that lie in one row of the innermost axis."""
+        """The tiling of pointwise work, in fragments that lie in one row of the innermost axis."""
         tile, choice = super().tile_of(fusion, knobs, target), _Choice.of(knobs)
         groups, width = iteration_of(fusion, choice.load_bytes)
         tensors = fusion.outputs

@@ -33,7 +33,7 @@ class Loads(Protocol):
         ...
 
     def done(self, number: int, cursor: Cursor, lane: Any) -> Cursor:
-        """By each warp, once it has read a buffer: the place of the next one."""
+        """Release a buffer that a warp, as each does, has read; returns the next one's place."""
         ...
 
 

@@ -80,9 +80,9 @@ class Exits(PartialExits):
         self.totals[i, row, column] = (value, fragment)
 
     def fold(self, tile: Any, first: int) -> None:
-        """After a chunk of columns, from one of the tile's on: its rows' totals of each column.
+        """Total each column of a chunk over the tile's rows; first: the chunk's first column.
 
-        They are spread over the lanes, so that few registers hold them until the tile is done.
+        Totals are spread over the lanes, so that few registers hold them until the tile is done.
         """
         for i, found in enumerate(self.exits):
             if found.keeps_row or not found.keeps_column:

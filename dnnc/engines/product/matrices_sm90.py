@@ -146,7 +146,7 @@ class Loop(Protocol):
         ...
 
     def begin(self, thread: Any, threads: int) -> None:
-        """By all threads of the consumers, before their first tile."""
+        """Prepare the consumers; all their threads do, before the first tile."""
         ...
 
     def multiply(
@@ -217,7 +217,7 @@ class Rewriter(Protocol):
         ...
 
     def run(self, tiles: Any) -> None:
-        """By its warps: rewrites the operand of a block's tiles."""
+        """Rewrite the operand of a block's tiles; the rewriter's warps do."""
         ...
 
 

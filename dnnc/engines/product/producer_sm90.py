@@ -48,7 +48,7 @@ class Loading:
 
 @dataclass
 class Producer:
-    """By all threads of the producer warpgroups.
+    """The work of the producer warpgroups; all their threads run it.
 
     loop: where pixels of a convolution come once for all taps.  rewriter: where warps compute an
     operand in shared memory.  group, warp: the thread's.  rank: of the block in its cluster.

@@ -121,7 +121,7 @@ def preset(rows: Rows, output: Output) -> None:
 
 
 def store(place: Place, found: Sequence[Any], barrier: Callable[[], None]) -> None:
-    """By all threads that work on rows, whose `barrier` it is: what each has found."""
+    """Store what each thread that works on rows has found; `barrier` is these threads'."""
     rows, kernel = place.rows, place.kernel
     walk = Walk(kernel, {}, rows.region.symbols)
     combines, warps = _combines(rows, walk), rows.tiling.threads // WARP_THREADS

@@ -16,7 +16,7 @@ from .tiling import Place
 
 
 class RereadGroup(Group):
-    """As `Group`, of rows that a ring has."""
+    """A group of rows that stay in a ring, where each pass reads them again."""
 
     def __init__(self, place: Place, number: Any, parity: Any, leaves: Mapping[Any, Any]):
         super().__init__(place, number, parity, leaves)
@@ -115,7 +115,7 @@ class RereadGroup(Group):
 
 
 class RingGroup(RereadGroup):
-    """As `RereadGroup`, with no barrier of the block between its passes."""
+    """A group of rows in a ring, with no barrier of the block between its passes."""
 
     def places(self) -> tuple[list[Any], list[Any]]:
         """The compiler does not know that another pass has the same ones, either."""

@@ -296,7 +296,7 @@ class RingKernel:
 
     @stretch("load")
     def _produce(self) -> None:
-        """By one warp: fills stages as they are released.
+        """Fill stages as they are released; one warp does.
 
         Numbers of rows it does not bring: whether it loaded them ahead or had them copied, the
         gradient of a layer norm took 12 to 18% longer in rings of three stages.

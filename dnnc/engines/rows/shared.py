@@ -66,7 +66,7 @@ def elements_of_warp(place: Place, warp: Any) -> Any:
 
 
 class SharedGroup(RingGroup):
-    """As `RingGroup`, whose rows warps share.
+    """A group of rows in a ring, each shared by several warps.
 
     ahead: the exchange.  launched: threads of the block.
     """

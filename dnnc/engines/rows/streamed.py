@@ -28,7 +28,7 @@ Later = dict[Any, Callable[[], Any]]
 
 
 class StreamedGroup(Group):
-    """As `Group`, but with a pass over the row for each level, and one that stores."""
+    """A group of rows with a pass for each level of reductions, and one that stores."""
 
     def streamed(self, extremes: Sequence[Any]) -> list[Any]:
         """Gives the extremes with what the rows add to them."""
@@ -94,7 +94,7 @@ class StreamedGroup(Group):
         return SumWithMoments(total, Shifted(start_of([first], is_row=is_row)))
 
     def _left(self, op: Any, state: Any, found: Any, fragments: Fragments) -> Later:
-        """By reduction, what makes this thread's part of it of a state of another one."""
+        """Makers of this thread's part of other reductions, by reduction, from one's state."""
         if isinstance(state, RunningSum):
             sums = [other for other, of in self.rows.exponentials.items() if of == op]
             return {other: partial(self._scaled, state, found, op) for other in sums}

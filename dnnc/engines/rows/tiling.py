@@ -116,7 +116,7 @@ class Extreme:
 
     @property
     def mode(self) -> str:
-        """By what the combination starts from: amax, max or min."""
+        """amax, max or min, told apart by what the combination starts from."""
         start = reduce.start_of(self.operation)
         return "amax" if start == 0 else "max" if start < 0 else "min"
 

@@ -119,7 +119,7 @@ def test_a_bit_that_hides_where_numbers_agree():
 
 
 def test_heads_that_share_a_tile():
-    """Whose masks differ: each score looks at its own."""
+    """Heads' masks differ: each score looks at its own."""
     pattern = Pattern(
         batch=(1, 4), key_batch=(1, 2), queries=5, keys=70, depth=16, scores=sparse(16, 16)
     )

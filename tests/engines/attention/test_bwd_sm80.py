@@ -53,7 +53,7 @@ def everything(g):
 
 
 def masked_by_blocks(g):
-    """And a bias whose gradient is no sum along keys, but along heads, given dropout's mask."""
+    """A block mask, dropout's mask, and a bias whose gradient is a sum along heads, not keys."""
     blocks = g.tensor([1, 2, 1, 1], data_type=dtypes.ui8, name="blocks")
     kept, scale = g.tensor([1, 1, 33, 1], name="mask"), g.tensor([1, 1, 1, 1], name="kept")
     bias = {"bias": g.tensor([1, 1, 33, 150], name="bias"), "dBias": g.tensor([1, 1, 33, 150])}
@@ -183,7 +183,7 @@ def heads_of_values_apart():
 
 @pytest.mark.in_turn
 def test_nothing_is_added_to_memory():
-    """So that results have the same bits each time."""
+    """Results have the same bits each time."""
     with dnn.context():
         work = compiler.start(graph_of(CAUSAL, 64), of("sm_80"))
         ptx = compiler.advance(work, "ptx", BY_ENGINE).ptx

@@ -121,7 +121,7 @@ def test_the_signs_of_dropout_are_the_same_kernel():
 @pytest.mark.in_turn
 @pytest.mark.parametrize("keys", [64, 112])
 def test_weights_lie_where_cudnn_stores_them(keys):
-    """As it was measured, not as the tensor's dims have it; a row's last block is not whole."""
+    """Weights lie as was measured, not as the dims say; a row's last block is not whole."""
     made = SmallAttention(
         batch=1, queries=48, keys=keys, depth=16, is_padded=False, reordering="F16x16"
     )

@@ -127,7 +127,7 @@ def test_the_same_bits_whatever_is_there():
 
 
 def test_rows_and_keys_past_the_lengths_in_the_reference():
-    """By NumPy from what the lengths leave."""
+    """The reference computes what NumPy does from the rows and keys that the lengths leave."""
     g = attention(batch=1, heads=1, queries=6, keys=9, depth=8, dtype="FLOAT", bias=True)
     given = inputs_of(g, (4,), (5,))
     found = dnnc.reference(g, given)
@@ -195,7 +195,7 @@ def test_selections_that_round_are_declined():
 
 
 def test_lengths_of_each_head():
-    """And a selection that is not beside a mask."""
+    """Each head has lengths, of queries alone, by a selection that no mask stands beside."""
     g = _selected(lambda p, v: p.integer("cmp_lt", p.index(v, 2), _lengths(p, [1, 2, 1, 1])))
     run("sdpa_sm80", None, ANY, g, inputs_of(g, None, (37, 0)), 2.0**-8)
 

@@ -179,7 +179,7 @@ def test_packed_attention(name):
 
 
 def test_a_plan_of_packed_attention_has_the_callers_tensors():
-    """By their uids, with the dims of memory: T may be as few rows as there are."""
+    """Tensors have their uids and the dims of memory: T may be as few rows as there are."""
     g = packed(**PACKED["all_rows"])()
     q, o = (next(t for t in g.graph.tensors if t.name == name) for name in "qo")
     q.set_uid(1001)

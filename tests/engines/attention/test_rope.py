@@ -27,8 +27,9 @@ def by_rope(g, x):
 
 
 def by_tables(g, x, first=0):
-    """By cosines and sines in memory, as networks have them.  first: of the elements that are
-    rotated; those ahead are halved."""
+    """x rotated by cosines and sines in memory, as networks have them.
+
+    first: of the elements that are rotated; those ahead are halved."""
     depth = x.dims[3].constant
     half = (depth - first) // 2
     cos, sin = (g.tensor([1, 1, x.dims[2], half]) for _ in range(2))

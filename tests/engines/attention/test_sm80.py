@@ -422,7 +422,7 @@ def test_decode_on_hopper_reads_keys_once_in_parts(batch, keys, parts):
 
 @pytest.mark.parametrize(("queries", "rows"), [(2, 64), (4, 64), (8, 64), (16, 128)])
 def test_a_few_queries_of_heads_that_share_keys_are_one_tile(queries, rows):
-    """So that each key is read once: a second tile of the same keys costs a third as much again."""
+    """Each key is read once: a second tile of the same keys costs a third as much again."""
     shape = {**DECODE, "queries": queries}
     choice = best(Pattern(batch=(8, 64), key_batch=(8, 8), keys=8192, **shape))
     assert choice.engine is SDPA_FWD_SM90

@@ -232,7 +232,7 @@ def depthwise_with_epilogue():
 
 
 def test_pixels_that_may_be_outside_are_computed_before_the_branches_that_store_them():
-    """Else all taps and pixels of their sums live until there: 233 registers."""
+    """Computed later, all taps and pixels of their sums live until there: 233 registers."""
     knobs = {"LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 4, "ARRAY_SIZE_PER_THREAD": 1}
     plan = assembled("conv_depthwise", depthwise_with_epilogue, knobs, "sm_90a")
     (kernel,) = plan.programs[0].kernels

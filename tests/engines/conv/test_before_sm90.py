@@ -200,7 +200,7 @@ def test_an_identity_that_casts(raw):
 @pytest.mark.parametrize("form", [some(form, "halo") for form in ("rows", "swapped", "halo")])
 @pytest.mark.parametrize("io", [dtypes.f16, some(dtypes.bf16)], ids=str)
 def test_a_virtual_x_of_f32_takes_the_filters_type(form, io):
-    """As the guide's graphs have it, whose intermediates are FLOAT; with a note."""
+    """The guide's graphs have intermediates of FLOAT; the plan has a note."""
     g, y = layer([2, 72, 5, 6], [40, 72, 3, 3], io=io, type_=dtypes.f32)
     y.set_data_type(io).set_output()
     genstats(g, y)

@@ -88,7 +88,7 @@ def test_tiles(knobs):
 
 
 def test_nothing_of_a_group_reaches_another():
-    """Not of its neighbour in the instruction's k, which are taps: there are no zeros to meet."""
+    """Its neighbour in the instruction's k are taps: there are no zeros to meet."""
     g = new_graph()
     convolved(g, [1, 64, 5, 5], [64, 8, 3, 3], **around(1)).set_output()
     graph = g.graph.finalize()

@@ -118,8 +118,8 @@ def test_bytes_and_words():
 
 
 @pytest.mark.in_turn
-def test_other_columns_are_of_one_group():
-    """As before; and what is computed before X is not side by side."""
+def test_where_groups_are_not_side_by_side():
+    """A tile has too few columns for the groups of a panel, or X is computed first."""
     g = new_graph()
     convolved(g, [1, 64, 5, 5], [64, 16, 3, 3], **around(1)).set_output()
     assert columns_of(run(g, knobs={"TILE_N": 32})) == 32

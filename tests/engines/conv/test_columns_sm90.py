@@ -218,7 +218,7 @@ def test_columns_that_are_declined(dims, knobs, what, supported):
 
 @pytest.mark.parametrize("pixels", np.arange(1, 40, 7))
 def test_tiles_of_an_image_hold_its_pixels(pixels):
-    """And none twice: 4 rows of 8 columns each."""
+    """Tiles of 4 rows of 8 columns hold each pixel once."""
     fusion = layer([1, 64, 9, width()], [64, 64, 3, 3], around(1))
     knobs = {**SMALL, "TILE_M": 128, "TILE_ROWS": 4, "TILE_COLS": 8, "SWAP_AB": 1}
     with assuming({"W": int(pixels)}):

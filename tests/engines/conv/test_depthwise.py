@@ -211,7 +211,7 @@ def _options(**knobs):
 
 
 def test_relu6_and_a_scalar():
-    """As in MobileNet: clipped at 6, then scaled by a number that execution gives."""
+    """Outputs are clipped at 6, as in MobileNet, then scaled by a number that execution gives."""
     g = new_graph()
     y = convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], **around(1))
     y = g.min(g.relu(y), 6.0)

@@ -445,7 +445,7 @@ def test_a_halo_keeps_no_pixels():
     ids=str,
 )
 def test_statistics_go_with_the_convolution(x, w, parameters):
-    """As one fusion, with channels along the instruction's rows, where partials are few."""
+    """One fusion has both, with channels along the instruction's rows, where partials are few."""
     g, y = layer(x, w, parameters)
     genstats(g, y)
     config = heuristics.best_config(g.graph.finalize(), of(TARGET), ["A", "FALLBACK"])

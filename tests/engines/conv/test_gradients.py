@@ -150,7 +150,7 @@ def test_vectors_whose_strides_follow(op):
 
 
 def test_zeros_around_dy_are_multiplied_where_a_tap_lies():
-    """As the forward convolution multiplies those around X: an infinite tap gives NaN there."""
+    """An infinite tap gives NaN there, as on the forward convolution's zeros around X."""
     g = new_graph(dtypes.f32)
     dx = g.conv_dgrad(g.tensor([1, 1, 3]), g.tensor([1, 1, 2]), stride=[2]).set_dim([1, 1, 7])
     dx.set_output().set_stride([7, 7, 1])

@@ -166,7 +166,7 @@ def test_f32_as_tf32(channels, products, allowance):
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("channels", [8, 3])
 def test_infinities_fall_where_the_reference_has_them(channels):
-    """Also a tap on padding, which is a zero that is multiplied; none past k's end."""
+    """A tap on padding is a zero that is multiplied; no tap past k's end is."""
     g = new_graph()
     convolved(g, [1, channels, 5, 5], [8, channels, 3, 3], **around(1)).set_output()
     graph = g.graph.finalize()

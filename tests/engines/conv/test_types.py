@@ -108,8 +108,7 @@ def test_wider_types_have_none(type_):
 
 
 def test_tf32_holds_what_has_16_bits():
-    """So that one product of f16 by bf16, as tf32, is exact: ten bits of mantissa, eight of
-    exponent."""
+    """A product of f16 by bf16 as tf32 is exact: ten bits of mantissa, eight of exponent."""
     for type_ in (dtypes.f16, dtypes.bf16):
         numbers = np.arange(1 << 16, dtype="u2").view(type_.numpy).astype(np.float32)
         mantissa, _ = np.frexp(numbers[np.isfinite(numbers)])

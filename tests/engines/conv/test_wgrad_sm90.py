@@ -320,7 +320,7 @@ def test_parts_need_steps_for_the_blocks_that_share_them():
     ids=["im2col", "halo"],
 )
 def test_parts_that_are_added_to_one_place(x, w, knobs):
-    """By vectors of two; what follows reads their sums."""
+    """Vectors of two are added; what follows reads the sums."""
     g = new_graph()
     g.relu(gradient(g, x, w, **around(1))).set_output()
     plan = run(g, knobs={**knobs, "REDUCTION_MODE": 1})

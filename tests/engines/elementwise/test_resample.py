@@ -252,7 +252,7 @@ def test_backward_of_one_and_three_dims(spatial):
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_backward_without_an_index_finds_the_maxima_again(layout):
-    """As a kernel that writes an index, and one that reads it."""
+    """dX is that of a kernel that writes an index and one that reads it."""
     g = new_graph()
     dims = [2, 8, 7, 6]
     gradient(g, dims, "MAXPOOL", USUAL, layout, x=True).set_output()

@@ -570,7 +570,7 @@ def large(io):
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f64], ids=str)
 @pytest.mark.registers
 def test_no_candidate_spills(target, io):
-    """Nor do its blocks fill an SM before 512 threads do."""
+    """Each candidate's kernel has no spills, and its blocks leave an SM room for 512 threads."""
     g = large(io)
     for knobs in engine_named("transpose").candidates(whole(g), of(target)):
         options = Options(engine="transpose", knobs=tuple(knobs.items()))

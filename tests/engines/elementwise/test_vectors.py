@@ -106,7 +106,7 @@ def test_large_copies_go_through_tiles(source, result):
 
 
 def checked_in_tiles(g):
-    """By the first candidate, whose tiles have a short side."""
+    """The graph's plan, checked, by the first candidate: its tiles have a short side."""
     knobs = engine_named("transpose").candidates(whole(g), of("sm_90"))[0]
     return check(g, engine="transpose", knobs=knobs, target="sm_90")
 

@@ -286,7 +286,7 @@ def test_the_wrong_side_is_no_legal_knob():
 
 @pytest.mark.parametrize(("stride", "swap"), [(None, 0), ([16 * 24, 1, 16], 1)])
 def test_candidates_have_the_side_of_the_booleans(stride, swap):
-    """Also where the first output lies otherwise, and for few rows."""
+    """The first output may lie otherwise, and rows may be few."""
     g, c = product(16, 24)
     g.relu(c).set_output().set_stride([16 * 24, 1, 16] if stride is None else [16 * 24, 24, 1])
     add_mask(g, c, stride)

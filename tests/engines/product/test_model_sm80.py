@@ -70,7 +70,7 @@ def test_narrow_loads_take_as_long_as_they_were_timed(pattern, count):
      ((8, 128, 628), "matmul_sm80")],
 )  # fmt: skip
 def test_the_faster_engine_takes_rows_that_tma_cant(sizes, engine):
-    """As both were timed on an H100."""
+    """The choice is the faster of both, as timed on an H100."""
     engines = [engine_named(name) for name in ("matmul_sm80", "matmul_sm90")]
     assert heuristics.choices(whole(product(*sizes)), SM90A, engines)[0].engine.name == engine
 

@@ -143,7 +143,7 @@ def test_rows_of_16_bits_beside_an_addition(io):
 
 @pytest.mark.parametrize("virtual", ["f32", "f16"])
 def test_operations_that_make_a_norm(virtual):
-    """As a user writes one, without an operation for it."""
+    """A user may write a norm of plain operations, without the one for it."""
     g = new_graph()
     x = g.tensor([5, 300], name="x")
     centred = g.sub(x, g.reduction(x, "avg").set_dim([5, 1]).set_data_type("f32"))

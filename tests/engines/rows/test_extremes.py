@@ -62,7 +62,7 @@ def kernels_of(plan):
 
 
 def run_alone(g, sizes=None, **options):
-    """By one kernel."""
+    """The plan of one kernel, run and checked."""
     plan = run(g, sizes, **options)
     assert kernels_of(plan) == ["fusion0_rows"]
     return plan

@@ -76,7 +76,7 @@ def batchnorm(dims, strides):
 
 
 def outputs(g, x, names=("y", "mean", "inverse"), **options):
-    """By names, in float64, where x is given, scales are 1 and biases 0."""
+    """Outputs by name, in float64, for this x, scales of 1 and biases of 0."""
     graph = g.graph.finalize()
     given = {"x": x, "s": 1.0, "b": 0.0}
     inputs = {}

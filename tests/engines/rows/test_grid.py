@@ -114,7 +114,7 @@ def quantised(rows, columns, io="bf16"):
 
 
 def scaled_by_amax(rows, columns):
-    """As `quantised`, in types of every architecture."""
+    """x divided by its amax, in types of every architecture."""
     g = new_graph("bf16")
     x = g.tensor([rows, columns])
     g.div(x, g.reduction(x, "amax").set_dim([1, 1])).set_output()

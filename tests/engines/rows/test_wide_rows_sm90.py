@@ -20,7 +20,7 @@ def wide(columns, blocks, **knobs):
 @pytest.mark.parametrize(("n", "columns", "blocks"), [(128, 64, 2), (100, 32, 4), (33, 16, 4)])
 @pytest.mark.parametrize("rows", [64, 128])
 def test_softmax(n, columns, blocks, rows):
-    """Also where a block has a part of its columns only, or none."""
+    """A block may have a part of its columns only, or none."""
     g = new_graph(dtypes.bf16)
     a, b = g.tensor([2, 70, 48]), g.tensor([1, 48, n], strides(48, n, "column"))
     softmax(g, g.matmul(a, b), [2, 70, 1]).set_output()

@@ -25,7 +25,7 @@ def test_sums_wrap(engine):
 @pytest.mark.parametrize("channels", [64, 256])
 @BOTH
 def test_layers(engine, channels):
-    """By the choice of each engine."""
+    """Each engine's own choice of knobs computes the filters' gradient of bytes."""
     g = new_graph(engine)
     dims = [16, channels, 28, 28], [channels, channels, 3, 3]
     gradient(g, *dims, **around(1)).set_output().set_data_type(dtypes.i32)
