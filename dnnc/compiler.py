@@ -115,12 +115,11 @@ def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilatio
     return Compilation(target, "graph", module)
 
 
-def resume(text: str, target: Target | None = None, file: str = "-") -> Compilation:
+def resume(text: str, file: str = "-") -> Compilation:
     """A compilation from the text form of a stage; inside a `dnn.context()`.
 
-    target: needed (and used) at stage graph only, where the text does not name one.  file: the
-    text's name, for errors and locations.  What the stage does not hold, and what its graph and
-    choices do not give, is BAD_PARAM.
+    file: the text's name, for errors and locations.  A graph that names no target is for sm_90.
+    What the stage does not hold, and what its graph and choices do not give, is BAD_PARAM.
     """
     codes: list[str] = []
     if _HOST_MARK in text:
@@ -134,7 +133,7 @@ def resume(text: str, target: Target | None = None, file: str = "-") -> Compilat
     read_marks(module)
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
-        attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)
+        attributes["dnn.target"] = ir.StringAttr.get("sm_90")
     stage = "ptx" if any(codes) else stages.stage_of(module)
     unchanged.verify(module, stage)
     named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
@@ -353,7 +352,7 @@ def _of_choices(
         for work in works:
             work.assembled = [waiting[ptx].result()[0] for ptx in work.codes]
             work.stage = "cubin"
-        parts = {c: to_plan(w, graph, explicit) for c, w in zip(texts, works, strict=True)}
+        parts = {c: to_plan(w, graph) for c, w in zip(texts, works, strict=True)}
     return _guarded(parts, explicit.guards)
 
 
@@ -426,12 +425,12 @@ def finish(work: Compilation, options: Options = DEFAULTS) -> Plan:
     """The plan of a compilation that was resumed from text; the graph is read from the module."""
     advance(work, "cubin", options)
     graph = dnn.from_mlir(work.module)
-    made = _merged([to_plan(work, graph, options)], _plan_key(graph, [work.target], options))
+    made = _merged([to_plan(work, graph)], _plan_key(graph, [work.target], options))
     consistency.verify(made, f"module of {work.target}")
     return made
 
 
-def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
+def to_plan(work: Compilation, graph: OperationGraph) -> Plan:
     """The plan of one target, from stage cubin."""
     program = structure.read_program(work.module)
     if "workspace_bytes" not in program:

@@ -20,7 +20,6 @@ from tests.random_nodes import MAX_ELEMENTS, SAMPLES, Drawn, Node, Nodes, Untena
 MAX_TERMS = 200_000  # multiply-adds of one matrix product
 LARGEST = 2.0e3  # of a tame value
 FLOATS = (dtypes.f32, dtypes.f16, dtypes.bf16, dtypes.f64)
-MMA_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 F8_TYPES = (dtypes.f8e4m3, dtypes.f8e5m2)
 
 # ---- modes, in groups that are equally interesting

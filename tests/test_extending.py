@@ -21,7 +21,6 @@ from dnnc.expr import Expr
 from dnnc.mlir import arith, ir
 from dnnc.operations import Op, Steps, attribute, operand, result
 from dnnc.passes import Pass
-from dnnc.target import of
 
 from .cli.commands import dnnc as command
 from .support.checked import check
@@ -163,20 +162,31 @@ def exponentials():
     return g
 
 
-def test_a_pass_has_its_name_in_pipelines_and_what_it_wrote_is_compiled(tmp_path):
+def written(g, tmp_path):
+    """The path of a graph's file."""
     path = tmp_path / "g.json"
-    path.write_text(exponentials().graph.finalize().canonical_text())
+    path.write_text(g.graph.finalize().canonical_text())
+    return str(path)
+
+
+def ptx_of(text):
+    """The PTX of a stage's text."""
+    with dnn.context():
+        return compiler.advance(compiler.resume(text), "ptx").ptx
+
+
+def test_a_pass_has_its_name_in_pipelines_and_what_it_wrote_is_compiled(tmp_path):
+    path = written(exponentials(), tmp_path)
     with passes.registered(AsRelu):
-        made = command("opt", str(path), "-t", "sm_80", "-p", f"{LOWERED},as-relu,tile")
-        early = command("opt", str(path), "-t", "sm_80", "-p", "fuse,as-relu")
+        made = command("opt", path, "-t", "sm_80", "-p", f"{LOWERED},as-relu,tile")
+        early = command("opt", path, "-t", "sm_80", "-p", "fuse,as-relu")
     assert "arith.maximumf" in made.stdout
     assert "math.exp" not in made.stdout
     assert "pass as-relu: a module at stage fused; accepted: one at stage linalg" in early.stderr
-    with dnn.context():
-        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+    ptx = ptx_of(made.stdout)
     assert "max.NaN.f32" in ptx
     assert "ex2" not in ptx
-    assert "'as-relu'" in command("opt", str(path), "-p", "as-relu").stderr
+    assert "'as-relu'" in command("opt", path, "-p", "as-relu").stderr
 
 
 # ---- a rewrite pattern
@@ -226,16 +236,13 @@ def test_a_graph_that_was_rewritten_runs_as_the_one_that_was_written():
 
 
 def test_a_pattern_rewrites_what_a_composite_operation_stands_for(tmp_path):
-    path = tmp_path / "g.json"
-    path.write_text(shares(divided=True).graph.finalize().canonical_text())
+    path = written(shares(divided=True), tmp_path)
     with passes.registered(Reciprocals):
-        made = command("opt", str(path), "-p", "expand-composites,reciprocals")
+        made = command("opt", path, "-t", "sm_80", "-p", "expand-composites,reciprocals")
     modes = ["max", "sub", "exp", "add", "reciprocal", "mul", "rsqrt", "mul"]
     assert re.findall(r'mode = "(\w+)"', made.stdout) == modes
     by_hand = compiler.compile_graph(shares(divided=False).graph, "sm_80")
-    with dnn.context():
-        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
-    assert ptx.encode() in by_hand.blobs
+    assert ptx_of(made.stdout).encode() in by_hand.blobs
 
 
 @dataclass(frozen=True)
@@ -262,19 +269,17 @@ def as_relu(op, producer):
     "order", ["no-exponentials,prepare-fusions", "prepare-fusions,no-exponentials"]
 )
 def test_a_pattern_rewrites_fusions_whose_kernels_follow(order, tmp_path):
-    path = tmp_path / "g.json"
-    path.write_text(exponentials().graph.finalize().canonical_text())
+    path = written(exponentials(), tmp_path)
     kernels = "lower-to-linalg,tile,lower-to-kernels,assign-workspace"
     with passes.registered(NoExponentials):
         steps = f"fuse,select-engine,{order}"
-        fused = command("opt", str(path), "-t", "sm_80", "-p", steps)
-        made = command("opt", str(path), "-t", "sm_80", "-p", f"{steps},{kernels}")
+        fused = command("opt", path, "-t", "sm_80", "-p", steps)
+        made = command("opt", path, "-t", "sm_80", "-p", f"{steps},{kernels}")
     assert 'mode = "relu_fwd"' in fused.stdout
     assert 'role = "g2"' in fused.stdout
-    with dnn.context():
-        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
-        with pytest.raises(dnnc.DnncError, match="change the graph"):
-            compiler.resume(fused.stdout)
+    ptx = ptx_of(made.stdout)
+    with dnn.context(), pytest.raises(dnnc.DnncError, match="change the graph"):
+        compiler.resume(fused.stdout)
     assert "max.NaN.f32" in ptx
     assert "ex2" not in ptx
 

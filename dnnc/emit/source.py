@@ -171,7 +171,7 @@ def _programs(interface: Interface) -> Iterator[str]:
             condition = comment(variant.guard if guard != "1" else "any size")
             yield f"/* {comment(program.target)}, {condition} */"
             yield from _variant(interface, f"run_{number}_{place}", variant, steps)
-        yield from _choice(interface, number, [guard for guard, _ in taken])
+        yield from _choice(number, [guard for guard, _ in taken])
         yield from _workspace(interface, number, program)
 
 
@@ -252,7 +252,7 @@ def _broken(line: str) -> Iterator[str]:
     yield line
 
 
-def _choice(interface: Interface, number: int, guards: Sequence[str]) -> Iterator[str]:
+def _choice(number: int, guards: Sequence[str]) -> Iterator[str]:
     """The function that runs the first variant whose guard holds."""
     call = "(plan, s, args, workspace, stream)"
     yield f"static $error_t run_{number}({_PARAMETERS})"

@@ -144,7 +144,6 @@ def reason(clause, kind):
 
 
 OPERATIONS = reason("operations", "GRAPH_PATTERN")
-ARCHITECTURE = reason("architecture", "ARCH_MISMATCH")
 TYPES = reason("operand types", "DATA_TYPE")
 SIZE = reason("size", "SHAPE")
 CONFIGURATIONS = reason("configurations", "SHARED_MEMORY_INSUFFICIENT")

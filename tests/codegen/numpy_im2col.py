@@ -4,6 +4,13 @@ import itertools
 
 import numpy as np
 
+from dnnc.expr import product
+
+
+def output_pixels(box):
+    """Output pixels of all images: rows of the matrix that the boxes are of."""
+    return product((box.tensor.shape[0], *box.outputs))
+
 
 def im2col(x, windows):
     """[taps, output pixels of all images, C] of x [N, C, spatial ...], padded with zeros."""

@@ -13,6 +13,7 @@ from dnnc.dialect.tensor import packed_strides
 
 from .kernels import tensor
 from .numpy_im2col import im2col as expected
+from .numpy_im2col import output_pixels
 from .test_schedule import Numbers
 
 N, H = Dim("N", max=64), Dim("H", min=4, max=256)
@@ -48,7 +49,7 @@ def test_places_and_offsets_are_where_each_tap_lies(dims, windows):
     box = Im2colBox(channels_last(dims), windows, 8, 8)
     x = np.arange(1, 1 + np.prod(dims)).reshape(dims)
     wanted = expected(x, windows)
-    assert wanted.shape[:2] == (box.taps, box.output_pixels.constant)
+    assert wanted.shape[:2] == (box.taps, output_pixels(box).constant)
     for tap, pixel in np.ndindex(wanted.shape[:2]):
         *places, image = im2col.first_pixel(Numbers(), box, pixel)
         offsets = im2col.offsets_of(box, im2col.tap_of(box.windows, tap))

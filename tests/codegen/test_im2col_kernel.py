@@ -22,6 +22,7 @@ from tests.support import machine
 
 from .kernels import plan_of, tensor
 from .numpy_im2col import im2col as expected
+from .numpy_im2col import output_pixels
 
 STAGES = 2
 SLOT_ALIGNMENT = 1024  # the repeat of the widest swizzle
@@ -41,7 +42,7 @@ class Columns:
 
     @property
     def grid(self):
-        pixels = ceildiv(self.box.output_pixels, self.box.pixels)
+        pixels = ceildiv(output_pixels(self.box), self.box.pixels)
         return pixels, ceildiv(self.box.tensor.shape[1], self.box.channels)
 
     def plan(self):

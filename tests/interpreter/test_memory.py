@@ -11,7 +11,6 @@ from dnnc.interpreter import InterpreterError, Memory, launch, parse
 from .lanes import module_text, run
 
 U32 = np.arange(64, dtype=np.uint32)
-STORE_THREAD = "mad.wide.u32 %rd1, %thread, 4, %ptr0; st.global.b32 [%rd1], %thread;"
 
 
 def test_allocations_are_aligned_and_far_apart():

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dialect.tensor import Tensor
-from ...expr import Expr, Size, product
+from ...expr import Expr, Size
 from ...mlir import arith, ir, nvvm
 from ...plan.plan import TensorMap
 from .. import ops
@@ -133,11 +133,6 @@ class Im2colBox:
         return tuple(w.outputs(extent) for w, extent in zip(self.windows, extents, strict=True))
 
     @property
-    def output_pixels(self) -> Expr:
-        """Output pixels of all images: rows of the matrix that the boxes are of."""
-        return product((self.tensor.shape[0], *self.outputs))
-
-    @property
     def taps(self) -> int:
         """The taps of the whole filter."""
         taps = 1
@@ -199,8 +194,8 @@ def refusal(tensor: Tensor, windows: Sequence[Window]) -> str | None:
 def first_pixel(kernel: Kernel, box: Im2colBox, number: Any) -> list[Any]:
     """The place (w, h, d, n) of the filter's first tap for an output pixel, as the map has axes.
 
-    number: of the output pixel, with w fastest, then h, d and n; below 2**31.  Pixels from
-    `output_pixels` on have places beyond the last image.
+    number: of the output pixel, with w fastest, then h, d and n; below 2**31.  Pixels past those of
+    all images have places beyond the last image.
     """
     found: list[Any] = []
     for window, extent in zip(box.windows[::-1], box.outputs[::-1], strict=True):

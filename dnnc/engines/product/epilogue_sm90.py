@@ -224,7 +224,7 @@ class Epilogue:
                 cursor = self._fill(tile, block, first, columns, loads, cursor, number)
                 self._start(number, there, columns, tile)
                 number += 1
-        self.exits.finish(tile, self.own, self.thread)
+        self.exits.finish(tile, self.thread)
         return cursor
 
     def _fill(

@@ -97,7 +97,7 @@ class Exits(PartialExits):
                 made = [combine(a, b) for a, b in zip(self.columns[key], made, strict=True)]
             self.columns[key] = made
 
-    def finish(self, tile: Any, own: Any, thread: Any) -> None:
+    def finish(self, tile: Any, thread: Any) -> None:
         """Combines the lanes' totals of a tile and writes them."""
         lane, warp = thread & 31, thread >> 5
         for (i, first, count), pairs in self.columns.items():

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen.hopper import wgmma
 from ...codegen.region import Region
-from ...dialect.attributes import data_type_of
 from .tile_sm90 import Tiling
 
 OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
@@ -26,11 +24,3 @@ def operand_values(calls: Sequence[Any], tiling: Tiling) -> list[Any]:
         a, b = list(call.operands)[:2]
         found |= zip(places, (b, a) if tiling.block.swaps else (a, b), strict=True)
     return [found[place] for place in range(len(tiling.operands))]
-
-
-def instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
-    """Its first operand is B where the transpose of C is computed."""
-    call = next(op for op in region.operations if op.name == "func.call")
-    operands = list(call.operands)[:2]
-    a, b = (data_type_of(operand) for operand in operands)
-    return wgmma.INSTRUCTIONS[(b, a) if swaps else (a, b)]

@@ -48,12 +48,8 @@ def shared_type(a: DType, b: DType) -> DType | None:
     return dtypes.bf16 if dtypes.bf16 in pair else dtypes.f16
 
 
-def multiplied_type(fusion: Fusion, op: Op) -> DType | None:
-    """The type that both operands of a product are multiplied as, if they are cast."""
-    return _multiplied_type(op, fusion.producers.get)
-
-
 def _multiplied_type(op: Op, producer: Producer) -> DType | None:
+    """The type that both operands of a product are multiplied as, if they are cast."""
     a, b = op.operands[:2]
     return _other_type(op, producer) or shared_type(a.type, b.type)
 
