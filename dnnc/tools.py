@@ -1,10 +1,11 @@
-"""Versions of the packages that a compilation depends on."""
+"""The packages that a compilation depends on: their versions, and where NVIDIA's are."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 from pathlib import Path
 
 PACKAGES = ("numba-cuda-mlir", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-nvvm")
@@ -22,3 +23,9 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "absent"
     return found | {"errata": hashlib.sha256(_ERRATA.read_bytes()).hexdigest()[:12]}
+
+
+def nvidia_folders() -> list[Path]:
+    """The folders of NVIDIA's packages."""
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dnnc
-from dnnc import compiler, dtypes, mlir, passes, worker
+from dnnc import compiler, dtypes, mlir, passes, tools, worker
 from dnnc.codegen import nvptx
 from dnnc.compiler import TEXT_STAGES, compile_graph
 from dnnc.dialect import dnn, structure
@@ -243,7 +243,7 @@ def test_no_assembler_is_said(monkeypatch):
 
     real = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", missing)
-    monkeypatch.setattr(nvptx, "_nvidia_roots", list)
+    monkeypatch.setattr(tools, "nvidia_folders", list)
     monkeypatch.setattr(nvptx.shutil, "which", lambda name: None)
     with pytest.raises(DnncError, match="neither nvJitLink nor ptxas") as caught:
         nvptx.assemble(".version 7.0\n.target sm_80\n", of("sm_80"))

@@ -19,7 +19,7 @@ from ..dialect.reference import drawn, solve_sizes
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Dim, bounds_of, verify_products
+from ..expr import bounds_of, range_text, verify_products
 from ..plan.format import write_whole
 from ..rounding import round_to, stored, widen
 from . import console, files
@@ -133,7 +133,7 @@ def sizes_of(
             raise DnncError(
                 Status.BAD_PARAM,
                 f"the size {name} is not given",
-                f"--size {name}=N, {_range_text(dim)}, or an input that shows it",
+                f"--size {name}=N, {range_text(dim)}, or an input that shows it",
                 f"graph '{graph.name}'",
             )
     _verify_ranges(graph, found)
@@ -160,15 +160,10 @@ def _verify_ranges(graph: OperationGraph, sizes: Mapping[str, int]) -> None:
             raise DnncError(
                 Status.BAD_PARAM_SHAPE_MISMATCH,
                 f"{name} = {value}",
-                _range_text(dim),
+                range_text(dim),
                 f"graph '{graph.name}'",
             )
     verify_products(bounds_of(graph.symbols.values()), sizes, f"graph '{graph.name}'")
-
-
-def _range_text(dim: Dim) -> str:
-    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
-    return f"{dim.min} to {dim.max}{multiple}"
 
 
 def verify_inputs(

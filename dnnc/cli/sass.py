@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from .. import tools
 from ..errors import DnncError, Status
 
 # Tool -> its arguments before the cubin, in the order in which they are tried.
@@ -36,7 +36,7 @@ def disassembled(cubin: bytes) -> str:
 def find_tool() -> tuple[str, str]:
     """(name, path) of a disassembler: of NVIDIA's Python packages, else of the PATH."""
     for name in _TOOLS:
-        for folder in _package_folders():
+        for folder in tools.nvidia_folders():
             for found in sorted(folder.glob(f"*/bin/{name}")):
                 return name, str(found)
         found = shutil.which(name)
@@ -48,8 +48,3 @@ def find_tool() -> tuple[str, str]:
         "pip install nvidia-cuda-nvdisasm (or nvidia-cuda-cuobjdump, or the CUDA toolkit)",
         "--sass",
     )
-
-
-def _package_folders() -> list[Path]:
-    spec = importlib.util.find_spec("nvidia")
-    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []

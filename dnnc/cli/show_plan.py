@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..expr import range_text
 from ..plan.format import Bundle
-from ..plan.plan import Arg, Launch, Memset, Plan, Program, Symbol, TensorRecord, Variant
+from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord, Variant
 from ..visible import counted
 from . import console
 from .summary import placed_fusions
@@ -32,7 +33,7 @@ def show_plan(plan: Plan, programs: Sequence[Program], explain: bool = False) ->
     console.field("key", plan.key)
     console.field("made by", ", ".join(f"{name} {v}" for name, v in plan.tools.items()))
     for symbol in plan.symbols:
-        console.field("size", _symbol_text(symbol))
+        console.field("size", f"{symbol.name}: {range_text(symbol)}")
     for bound in plan.products:
         console.field("size", f"{bound}: at most {bound.max}")
     for output, source in plan.may_alias:
@@ -44,11 +45,6 @@ def show_plan(plan: Plan, programs: Sequence[Program], explain: bool = False) ->
 
 def _name(tensor: TensorRecord) -> str:
     return tensor.name or f"uid {tensor.uid}"
-
-
-def _symbol_text(symbol: Symbol) -> str:
-    multiple = f", a multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
-    return f"{symbol.name}: {symbol.min} to {symbol.max}{multiple}"
 
 
 def _show_tensors(tensors: Sequence[TensorRecord]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
-from ..expr import bounds_of
+from ..expr import bounds_of, range_text
 from ..frontends.device_properties import target_rows
 from . import console
 from .files import Source
@@ -22,8 +22,7 @@ def show_source(source: Source) -> None:
     named = f" for {', '.join(names)}" if names else ""
     console.heading(f"graph '{source.graph.name}' at stage {source.stage}{named}")
     for dim in source.graph.symbols.values():
-        multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
-        console.field("size", f"{dim.name}: {dim.min} to {dim.max}{multiple}")
+        console.field("size", f"{dim.name}: {range_text(dim)}")
     for bound in bounds_of(source.graph.symbols.values()):
         console.field("size", f"{bound}: at most {bound.max}")
     _show_tensors(source.graph)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import log
+from .. import log, tools
 from ..errors import DnncError, Status
 from ..mlir import gpu, ir, run_pipeline
 from ..target import Target
@@ -62,7 +62,7 @@ class Assembled:
 @functools.cache
 def libdevice_path() -> str:
     """The libdevice bitcode of the nvidia-nvvm package, else of an installed CUDA toolkit."""
-    for root in (*_nvidia_roots(), *_toolkit_roots()):
+    for root in (*tools.nvidia_folders(), *_toolkit_roots()):
         for pattern in ("*/nvvm/libdevice/libdevice.10.bc", "nvvm/libdevice/libdevice.10.bc"):
             for found in sorted(root.glob(pattern)):
                 return str(found)
@@ -71,11 +71,6 @@ def libdevice_path() -> str:
         "libdevice is not installed",
         'the package nvidia-nvvm (pip install "dnnc[compiler]")',
     )
-
-
-def _nvidia_roots() -> list[Path]:
-    spec = importlib.util.find_spec("nvidia")
-    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _toolkit_roots() -> list[Path]:
@@ -240,7 +235,7 @@ def _with_ptxas(ptx: str, target: Target, more: tuple[str, ...] = ()) -> Assembl
 
 def ptxas_path() -> str:
     """ptxas of the nvidia-cuda-nvcc package, else of the PATH."""
-    for root in _nvidia_roots():
+    for root in tools.nvidia_folders():
         for found in sorted(root.glob("*/bin/ptxas")):
             return str(found)
     found = shutil.which("ptxas")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor, is_in_tiles, packed_strides, symbols_of
@@ -23,6 +23,7 @@ from .walk.region_walk import Leaf, indexing_maps, inputs_of
 # ("zero",) for a broadcast, or ("other",) for anything that is worked out.
 Access = tuple[tuple[Any, ...], ...]
 Reached = set[tuple[Any, Access]]
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,24 +147,13 @@ class Region:
         stop: Callable[[Any], bool] = lambda value: False,
         seen: Reached | None = None,
     ) -> list[tuple[Any, Access]]:
-        """The leaves that a tensor's elements come from, and how each is addressed, each once.
+        """The leaves of a tensor, see `leaves_of`; stop: values that count as leaves."""
 
-        at: how the tensor itself is addressed.  stop: values that count as leaves.  seen: what
-        earlier calls have reached, which is left out; what this one reaches is added.
-        """
-        found: list[tuple[Any, Access]] = []
-        seen = set() if seen is None else seen
-        pending = [(value, at)]
-        while pending:
-            value, at = reached = pending.pop()
-            if reached in seen:
-                continue
-            seen.add(reached)
-            if stop(value) or not _is_generic(value):
-                found.append(reached)
-            else:
-                pending += reversed(_read_accesses(value.owner, at))
-        return found
+        def sources(value: Any, at: Access) -> list[tuple[Any, Access]] | None:
+            is_leaf = stop(value) or not _is_generic(value)
+            return None if is_leaf else _read_accesses(value.owner, at)
+
+        return leaves_of(value, at, sources, seen)
 
     def depends_on(self, value: Any, totals: Collection[Any]) -> bool:
         """Whether elements of a tensor are made of one of these."""
@@ -180,6 +170,34 @@ class Region:
             for value, tensor in self.outputs
             for found in self.accesses(value, identity_access(tensor.rank), seen=seen)
         ]
+
+
+def leaves_of(
+    tensor: _Value,
+    at: Access,
+    sources: Callable[[_Value, Access], list[tuple[_Value, Access]] | None],
+    seen: set[tuple[_Value, Access]] | None = None,
+) -> list[tuple[_Value, Access]]:
+    """The leaves that a tensor's elements come from, and how each is addressed, each once.
+
+    at: how the tensor itself is addressed.  sources: what is read for elements of a tensor so
+    addressed; None: it is a leaf.  seen: what earlier calls have reached, which is left out; what
+    this one reaches is added.
+    """
+    found: list[tuple[_Value, Access]] = []
+    seen = set() if seen is None else seen
+    pending = [(tensor, at)]
+    while pending:
+        reached = pending.pop()
+        if reached in seen:
+            continue
+        seen.add(reached)
+        read = sources(*reached)
+        if read is None:
+            found.append(reached)
+        else:
+            pending += reversed(read)
+    return found
 
 
 def _is_generic(value: Any) -> bool:

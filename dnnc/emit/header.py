@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from ..expr import range_text
 from ..plan.plan import TensorRecord
-from .interface import Argument, Interface, range_text
+from .interface import Argument, Interface
 from .names import comment
 
 

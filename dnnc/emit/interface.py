@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import DnncError, Status
-from ..expr import Bound
+from ..expr import Bound, range_text
 from ..plan.plan import Arg, Launch, Plan, Program, Symbol, TensorRecord
 from . import names
 
@@ -271,9 +271,3 @@ def _workspace_errors(base: int, capital: str) -> Iterator[Error]:
 
 # Bytes that divide the address of a workspace (docs/plan-format.md).
 WORKSPACE_ALIGNMENT = 256
-
-
-def range_text(symbol: Symbol) -> str:
-    """1 to 65536, a multiple of 8"""
-    multiple = f", a multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
-    return f"{symbol.min} to {symbol.max}{multiple}"

@@ -26,6 +26,7 @@ from .size import (
     maximum,
     minimum,
     product,
+    range_text,
 )
 from .text import parse, parse_guard
 from .typical import assumed, assuming, typical, typical_dim, typical_sizes
@@ -55,6 +56,7 @@ __all__ = [
     "parse",
     "parse_guard",
     "product",
+    "range_text",
     "typical",
     "typical_dim",
     "typical_sizes",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from typing import Any
 
 from .. import given
 from ..errors import DnncError, Status
@@ -389,6 +390,12 @@ def maximum(*values: Size) -> Expr:
 def at_least(value: Expr, least: int) -> Expr:
     """The value, or `least` where it is smaller: as of a size that may be 0, and is divided by."""
     return value if value.bounds()[0] >= least else maximum(value, least)
+
+
+def range_text(symbol: Any) -> str:
+    """1 to 65536, a multiple of 8; symbol: a `Dim`, or a plan's."""
+    multiple = f", a multiple of {symbol.multiple_of}" if symbol.multiple_of > 1 else ""
+    return f"{symbol.min} to {symbol.max}{multiple}"
 
 
 def product(values: Iterable[Size]) -> Expr:

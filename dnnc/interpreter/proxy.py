@@ -11,6 +11,7 @@ import numpy as np
 
 from .memory import Fail
 from .ptxtypes import Array
+from .races import granules_of
 
 _NOBODY = -1
 
@@ -26,19 +27,15 @@ class AsyncProxy:
         self._reading = np.zeros(count, np.int16)
         self._fences = np.zeros(lanes, np.int32)
 
-    def _granules(self, index: Array, size: int) -> Array:
-        first = index >> self.shift
-        return first[:, None] + np.arange(max(size >> self.shift, 1))
-
     def wrote(self, index: Array, size: int, lanes: Array) -> None:
         """Threads lanes[k] wrote `size` bytes at byte indices [k] by ordinary stores."""
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         self._writer[granules] = lanes[:, None]
         self._when[granules] = self._fences[lanes][:, None]
 
     def arrived(self, index: Array, size: int) -> None:
         """An asynchronous copy wrote these bytes."""
-        self._writer[self._granules(index, size)] = _NOBODY
+        self._writer[granules_of(index, size, self.shift)] = _NOBODY
 
     def fence(self, lanes: Array) -> None:
         """Threads `lanes` executed a proxy fence."""
@@ -46,7 +43,7 @@ class AsyncProxy:
 
     def require_fenced(self, index: Array, size: int, fail: Fail) -> None:
         """Fail where the last ordinary write of these bytes was not followed by a fence."""
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         writer = self._writer[granules]
         bad = (writer != _NOBODY) & (self._when[granules] >= self._fences[writer])
         if np.count_nonzero(bad):
@@ -55,15 +52,15 @@ class AsyncProxy:
 
     def begin_read(self, index: Array, size: int) -> None:
         """An asynchronous read of these bytes (each named once) has been issued."""
-        self._reading[self._granules(index, size)] += 1
+        self._reading[granules_of(index, size, self.shift)] += 1
 
     def end_read(self, index: Array, size: int) -> None:
         """The read has been waited for."""
-        self._reading[self._granules(index, size)] -= 1
+        self._reading[granules_of(index, size, self.shift)] -= 1
 
     def refuse_read(self, index: Array, size: int, fail: Fail) -> None:
         """Fail where somebody writes what an asynchronous read may still be looking at."""
-        busy = self._reading[self._granules(index, size)]
+        busy = self._reading[granules_of(index, size, self.shift)]
         if np.count_nonzero(busy):
             bad = int(busy.any(axis=1).argmax())
             raise fail("is written while an asynchronous read of it is in flight", bad)

@@ -33,6 +33,12 @@ _WARP_BITS = 10
 _WARP_MASK = (1 << _WARP_BITS) - 1
 
 
+def granules_of(index: Array, size: int, shift: int) -> Array:
+    """[k, g]: the granules, of 2**shift bytes, of `size` bytes at byte indices [k]."""
+    first = index >> shift
+    return first[:, None] + np.arange(max(size >> shift, 1))
+
+
 class Races:
     """Clocks and stamps of the resident CTAs.
 
@@ -84,7 +90,7 @@ class Races:
 
         by_unit: the asynchronous proxy reads for them.
         """
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         self._after_writes(granules, rows, fail)
         if self.atomics is not None:
             self._after_all(self.atomics, granules, rows, "a read", "an atomic", fail)
@@ -95,7 +101,7 @@ class Races:
 
     def write(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
         """Warps rows[k] write `size` bytes at byte indices [k]."""
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         self._after_writes(granules, rows, fail, "a write")
         self._after_all(self.reads, granules, rows, "a write", "a read", fail)
         if self.atomics is not None:
@@ -109,7 +115,7 @@ class Races:
 
     def atomic(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
         """Warps rows[k] do an atomic (or volatile) access: atomics do not race with each other."""
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         self._after_writes(granules, rows, fail, "an atomic")
         self._after_all(self.reads, granules, rows, "an atomic", "a read", fail)
         if self.atomics is None:
@@ -118,7 +124,7 @@ class Races:
 
     def complete(self, index: Array, size: int, rows: Array) -> None:
         """Asynchronous copies into these bytes are done, as of now, for their issuers rows[k]."""
-        self.writes[self._granules(index, size)] = self._stamps(rows)[:, None]
+        self.writes[granules_of(index, size, self.shift)] = self._stamps(rows)[:, None]
 
     def copy(self, index: Array, size: int, row: int, cta: int, fail: Fail) -> None:
         """Warp `row` issues a bulk copy that writes `size` bytes at byte indices [k] of a CTA."""
@@ -128,7 +134,7 @@ class Races:
         ended = clock[self.wide : self.full].copy()
         own = self._warps_of(cta)
         ended[own] = clock[self.narrow : self.wide][own]
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         bad = self.loads.take(granules, axis=0) > ended
         if np.count_nonzero(bad):
             at = np.argwhere(bad)[0]
@@ -159,23 +165,19 @@ class Races:
         group = cta * self.warps // self.members
         self.copies_done[group] += 1
         epoch = int(self.copies_done[group])
-        self.writes[self._granules(index, size)] = (epoch << _WARP_BITS) | self.members
+        self.writes[granules_of(index, size, self.shift)] = (epoch << _WARP_BITS) | self.members
         clock = np.zeros(self.width, np.int32)
         clock[self.members] = epoch
         return clock
 
     def still_reading(self, index: Array, size: int, rows: Array) -> None:
         """Warps rows[k] have read these bytes until now, behind their own backs."""
-        granules = self._granules(index, size)
+        granules = granules_of(index, size, self.shift)
         self.reads[granules, (rows % self.members)[:, None]] = self._own(rows)[:, None]
 
     def acquire(self, row: int, clock: Array) -> None:
         """Warp `row` has seen what this clock tells."""
         np.maximum(self.clocks[row], clock, out=self.clocks[row])
-
-    def _granules(self, index: Array, size: int) -> Array:
-        first = index >> self.shift
-        return first[:, None] + np.arange(max(size >> self.shift, 1))
 
     def _own(self, rows: Array) -> Array:
         return self.clocks[rows, rows % self.members]

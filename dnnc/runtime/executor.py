@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DnncError, Status
-from ..expr import most_of, verify_products
+from ..expr import most_of, range_text, verify_products
 from ..given import checked, verify_mapping, verify_sizes
 from ..plan import format
 from ..plan.plan import Plan, TensorRecord
@@ -147,7 +147,7 @@ class ExecutionPlan:
         if value is not None and symbol.min <= value <= symbol.max:
             if value % symbol.multiple_of == 0:
                 return
-        wanted = f"{symbol.min} to {symbol.max}, a multiple of {symbol.multiple_of}"
+        wanted = range_text(symbol)
         if value is None:
             raise DnncError(
                 Status.BAD_PARAM,

@@ -13,7 +13,7 @@ from .. import record as records
 from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
-from ..expr import bounds_of, typical_sizes, verify_products
+from ..expr import bounds_of, range_text, typical_sizes, verify_products
 from ..frontends.device_properties import DeviceProperties, target_rows
 from ..frontends.enums import heur_mode, modes_of
 from ..options import Options
@@ -151,7 +151,7 @@ def _every_size(graph: OperationGraph, sizes: Sizes | Sequence[Sizes] | None) ->
                 known = ", ".join(graph.symbols) or "none: every size is fixed"
                 raise DnncError(Status.BAD_PARAM, f"no size is called {name!r}", known, "sizes")
             if not dim.min <= size <= dim.max or size % dim.multiple_of:
-                wanted = f"{dim.min} to {dim.max}, a multiple of {dim.multiple_of}"
+                wanted = range_text(dim)
                 raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, f"{name} = {size}", wanted)
         whole = typical_sizes(graph.symbols, values)
         verify_products(bounds_of(graph.symbols.values()), whole, "sizes")

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from dnnc import tools
 from dnnc.plan import format
 from tests.plan.plans import WHOLE
 
@@ -99,9 +100,8 @@ def test_its_parts(plan):
 
 
 def test_machine_code_without_a_disassembler(plan, monkeypatch):
-    from dnnc.cli import sass
 
-    monkeypatch.setattr(sass, "_package_folders", lambda: [])
+    monkeypatch.setattr(tools, "nvidia_folders", list)
     monkeypatch.setenv("PATH", "")
     said = error_of(dnnc("inspect", plan, "--sass"))
     assert said.startswith("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING: --sass: no disassembler")
@@ -110,13 +110,12 @@ def test_machine_code_without_a_disassembler(plan, monkeypatch):
 
 def test_machine_code_with_one(plan, here, monkeypatch):
     """A stand-in for nvdisasm that prints the size of the file it is given."""
-    from dnnc.cli import sass
 
     tool = here / "nvdisasm"
     script = "import os, sys; print('SASS of', os.path.getsize(sys.argv[2]))"
     tool.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{script}" $1 $2\n')
     tool.chmod(0o755)
-    monkeypatch.setattr(sass, "_package_folders", lambda: [])
+    monkeypatch.setattr(tools, "nvidia_folders", list)
     monkeypatch.setenv("PATH", str(here), prepend=":")
     made = format.read(plan)
     result = dnnc("inspect", plan, "--sass", "-t", "sm_80")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ...codegen.region import Access, identity_access
+from ...codegen.region import Access, identity_access, leaves_of
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise, Reduction, Rng
@@ -25,25 +25,13 @@ def accesses(
     stop: Callable[[Tensor], bool] = lambda tensor: False,
     seen: Reached | None = None,
 ) -> list[tuple[Tensor, Access]]:
-    """The leaves that a tensor's elements come from, and how each is addressed, each once.
+    """The leaves of a tensor, see `leaves_of`; stop: tensors that are leaves beside inputs."""
 
-    at: how the tensor itself is addressed.  stop: tensors that count as leaves, beside inputs.
-    seen: what earlier calls have reached, which is left out; what this one reaches is added.
-    """
-    found: list[tuple[Tensor, Access]] = []
-    seen = set() if seen is None else seen
-    pending = [(tensor, at)]
-    while pending:
-        tensor, at = reached = pending.pop()
-        if reached in seen:
-            continue
-        seen.add(reached)
+    def sources(tensor: Tensor, at: Access) -> list[tuple[Tensor, Access]] | None:
         op = fusion.producers.get(tensor)
-        if op is None or stop(tensor):
-            found.append(reached)
-        else:
-            pending += reversed(_read_accesses(op, at))
-    return found
+        return None if op is None or stop(tensor) else _read_accesses(op, at)
+
+    return leaves_of(tensor, at, sources, seen)
 
 
 def reads(fusion: Fusion) -> list[tuple[Tensor, Access]]:
