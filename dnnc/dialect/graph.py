@@ -27,6 +27,7 @@ from .tensor import (
     stride_order,
     strides_like,
     symbols_of,
+    text,
 )
 
 MAX_OPS = 4096
@@ -443,7 +444,7 @@ class OperationGraph:
             if not is_injective(tensor.shape, tensor.layout):
                 raise tensor.error(
                     Status.NOT_SUPPORTED_LAYOUT,
-                    f"strides {[str(s) for s in tensor.layout]} put two elements in one place",
+                    f"strides {text(tensor.layout)} put two elements in one place",
                     "an output whose elements do not overlap",
                 )
         self._verify_peers()

@@ -296,22 +296,25 @@ def is_in_tiles(tensor: Tensor) -> bool:
     return is_ordered and tensor.rank == 8 and tensor.layout[-1].constant == 1
 
 
-def sizes(values: Any) -> tuple[Expr, ...]:
-    """Dims or strides as expressions; what is neither whole nor a symbol is BAD_PARAM."""
+def sizes(values: Any, kind: str = "size", where: str = "tensor") -> tuple[Expr, ...]:
+    """Dims or strides as expressions; what is neither whole nor a symbol is BAD_PARAM.
+
+    kind: of each, for the error.
+    """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        what = f"dims or strides of {values!a:.80}"
-        raise DnncError(Status.BAD_PARAM, what, "a list of integers and dnnc.Dims", "tensor")
-    return tuple(map(_size, values))
+        what = f"{kind}s of {values!a:.80}"
+        raise DnncError(Status.BAD_PARAM, what, "a list of integers and dnnc.Dims", where)
+    return tuple(_size(value, kind, where) for value in values)
 
 
-def _size(value: Any) -> Expr:
+def _size(value: Any, kind: str, where: str) -> Expr:
     if isinstance(value, Dim | Expr):
         return Expr.of(value)
     try:
         return Expr.of(operator.index(value))
     except TypeError as error:
         raise DnncError(
-            Status.BAD_PARAM, f"a size of {value!a:.80}", "an integer or a dnnc.Dim", "tensor"
+            Status.BAD_PARAM, f"a {kind} of {value!a:.80}", "an integer or a dnnc.Dim", where
         ) from error
 
 

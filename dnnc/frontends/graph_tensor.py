@@ -64,7 +64,7 @@ class GraphTensor(Tensor):
 
     def set_dim(self, value: Sequence[Any]) -> GraphTensor:
         """Sets the dims, in elements."""
-        self._changed("dims").dims = sizes(value)
+        self._changed("dims").dims = sizes(value, "dim", self.label)
         if "strides" in self._inferred:  # of the dims that it had
             self._changed("strides").strides = None
             if self._graph is not None:
@@ -73,7 +73,7 @@ class GraphTensor(Tensor):
 
     def set_stride(self, value: Sequence[Any]) -> GraphTensor:
         """Sets the strides, in elements."""
-        self._changed("strides").strides = sizes(value)
+        self._changed("strides").strides = sizes(value, "stride", self.label)
         self._is_laid_out = True
         return self._inferred_on()
 

@@ -143,12 +143,13 @@ class pygraph(Operations, PlanMethods, RunMethods):
         see `GraphTensor.set_vector_count_and_dimension`.
         """
         self._require_unplanned()
-        dims = sizes(dim)
+        where = f"tensor '{name}'" if name else "tensor"
+        dims = sizes(dim, "dim", where)
         made = GraphTensor(
             uid=None if uid in (None, -1) else uid,
             name=name,
             dims=dims,
-            strides=packed_strides(dims) if stride is None else sizes(stride),
+            strides=packed_strides(dims) if stride is None else sizes(stride, "stride", where),
             dtype=data_type_of(data_type),
             is_virtual=is_virtual,
             is_by_value=is_pass_by_value,

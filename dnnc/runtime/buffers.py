@@ -85,6 +85,8 @@ def buffer_of(value: Any, where: Where) -> Buffer:
             "__cuda_array_interface__ or DLPack as they are defined",
             _name(where),
         ) from error
+    if isinstance(value, np.ndarray):
+        raise _on_host("a NumPy array", where)
     raise DnncError(
         Status.BAD_PARAM,
         f"a {type(value).__name__}",

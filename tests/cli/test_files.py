@@ -31,7 +31,7 @@ PYTHON = {
     ),
     "a bad argument": (
         FFN.replace("[1, M, hidden]", "[1, 1.5, hidden]"),
-        "BAD_PARAM: g.py:9: tensor: a size of 1.5; accepted: an integer or a dnnc.Dim",
+        "BAD_PARAM: g.py:9: tensor 'x': a dim of 1.5; accepted: an integer or a dnnc.Dim",
     ),
     "what only the whole graph shows": (
         FFN.replace("    return g", "    g.tensor([2], uid=3), g.tensor([2], uid=3)\n    return g"),

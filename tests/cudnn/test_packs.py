@@ -116,7 +116,7 @@ def test_keys_are_tensors_uids_or_names(built, launched):
         ({1: X, 2: Z + 4, 3: Y}, {}, "multiple of 16"),
         ({1: X, 2: Z, 3: Y, "w": 1}, {}, "the name 'w'"),
         ({1: X, 2: Z, 3: Y, 1.5: 1}, {}, "a float as a key"),
-        ({1: X, 2: np.zeros((8, 64), np.float32), 3: Y}, {}, "a ndarray"),
+        ({1: X, 2: np.zeros((8, 64), np.float32), 3: Y}, {}, "a NumPy array in host memory"),
         ({1: X, 2: torch_like(Z, (8, 64)), 3: torch_like(0, (8, 64))}, {}, "address 0"),
         ([X, Z], {"tensor_uids": [1, 2, 3]}, "2 buffers for 3 tensor_uids"),
         ([X, Z, Y], {"tensor_uids": [1, 2, 2]}, "each uid once"),

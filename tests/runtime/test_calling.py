@@ -158,7 +158,10 @@ REFUSED = {
     "outputs": (lambda p, t: p(t, t, outputs=[t, t]), "outputs=2 arrays; accepted: 1, .* 'y'"),
     "an input": (lambda p, t: p(t, t, outputs={"x": t}), "tensor 'x' .* among the outputs"),
     "no output": (lambda p, t: p(t, t, outputs={"q": t}), "'q' is no tensor of the plan"),
-    "of the host": (lambda p, t: p(np.zeros((5, 64)), t), "a ndarray; accepted: a device array"),
+    "of the host": (
+        lambda p, t: p(np.zeros((5, 64)), t),
+        "a NumPy array in host memory; accepted: memory of",
+    ),
     "of two sizes": (lambda p, t: p(t, tensor(X, 6)), r"dims \[5, 64\]"),
     "a stream": (lambda p, t: p(t, t, stream="now"), "stream: a str 'now'; accepted"),
 }

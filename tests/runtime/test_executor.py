@@ -185,7 +185,7 @@ def test_wrong_buffers(fake):
     refused(fake, "a buffer on device 1", pack={1: far, 2: Y}, device=0)
     refused(fake, "a tensor on", pack={1: bfloat16(X, 128, device="cpu"), 2: Y})
     refused(fake, "a list", pack={1: [1, 2], 2: Y})
-    refused(fake, "a ndarray", pack={1: np.zeros((128, 64)), 2: Y})
+    refused(fake, "a NumPy array in host memory", pack={1: np.zeros((128, 64)), 2: Y})
     refused(fake, "address 0", Status.BAD_PARAM_NULL_POINTER, pack={1: 0, 2: Y})
 
 

@@ -44,7 +44,7 @@ func.func @one_uid_twice(%a: tensor<4xf32> {dnn.uid = 1 : i64, dnn.name = "a"}, 
 
 // -----
 
-// expected-error@+2 {{strides ['2', '1'] put two elements in one place; accepted: an output whose elements do not overlap}}
+// expected-error@+2 {{strides [2, 1] put two elements in one place; accepted: an output whose elements do not overlap}}
 func.func @output_that_overlaps_itself(%x: tensor<4x5xf32>) -> tensor<4x5xf32, #dnn.layout<affine_map<() -> (4, 5, 2, 1)>>> attributes {dnn.graph} {
   %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "exp", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x5xf32>) -> tensor<4x5xf32, #dnn.layout<affine_map<() -> (4, 5, 2, 1)>>>
   return %0 : tensor<4x5xf32, #dnn.layout<affine_map<() -> (4, 5, 2, 1)>>>
