@@ -155,72 +155,52 @@ def _load_tensor(d: Decoder, rank: int, to: str) -> Run:
         shift = _numbers(m, offsets, active)
         masks = None if mask is None else m.at(mask(m), active)
         for k, lane in enumerate(thread_numbers(m, active).tolist()):
-            fail = at_position(fails, k)
+            fail, fail_barrier = at_position(fails, k), at_position(fails_barrier, k)
             tensor = _map_of(m, int(maps[k]), fail)
             rows = _rows_of(tensor, rank, im2col, at[k], shift[k], fail)
-            target = _Target(int(where[k]), int(waits[k]), int(index[k]), lane)
-            _aligned(_own(m, target.where, lane)[0], TILE_ALIGNMENT, fail)
+            mask_of = None if masks is None else int(masks[k])
+            to = _Target(int(where[k]), int(waits[k]), int(index[k]), lane, mask_of)
+            _aligned(_own(m, to.where, lane)[0], TILE_ALIGNMENT, fail)
             span, rounds = tensor.swizzle_bytes, tensor.rounds_to_tf32
-            _load(
-                m,
-                instruction,
-                rows,
-                target,
-                masks,
-                k,
-                span,
-                rounds,
-                fail,
-                at_position(fails_barrier, k),
-            )
+            _load(m, instruction, rows, to, fail, fail_barrier, span, rounds)
 
     return run
 
 
 class _Target(NamedTuple):
-    """Where a thread's load goes: addresses in the cluster, and the mbarrier's byte index."""
+    """Where a thread's load goes: addresses in the cluster, the mbarrier's byte index.
+
+    mask: of the cluster's CTAs that get it; None: the own one.
+    """
 
     where: int
     wait: int
     barrier: int
     lane: int
+    mask: int | None
 
 
 def _load(
-    m: Machine,
-    instruction: Instruction,
-    rows: Rows,
-    target: _Target,
-    masks: Array | None,
-    k: int,
-    swizzle_bytes: int,
-    rounds: bool,
-    fail: Fail,
-    fail_barrier: Fail,
-) -> None:
+    m: Machine, instruction: Instruction, rows: Rows, to: _Target, fail: Fail, fail_barrier: Fail,
+    swizzle_bytes: int = CHUNK, rounds: bool = False,
+) -> None:  # fmt: skip
     """Issue a load to each CTA that it goes to."""
-    local, _ = _own(m, target.where, target.lane)
-    _, home = _own(m, target.wait, target.lane)
-    if home != _own(m, target.where, target.lane)[1]:
+    local, own = _own(m, to.where, to.lane)
+    _, home = _own(m, to.wait, to.lane)
+    if home != own:
         raise fail_barrier("is an mbarrier of another CTA than the destination's", 0)
     chunks = chunk_addresses(local, rows.start.size * rows.nbytes // CHUNK, swizzle_bytes)
-    for cta in _destinations(m, target.where, target.lane, masks, k, fail):
-        at = target.barrier + (cta - home) * m.shared.stride
-        barrier = hopper_of(m).mbarriers.of(at, target.lane, fail_barrier)
+    for cta in [own] if to.mask is None else _destinations(m, own, to.mask, fail):
+        at = to.barrier + (cta - home) * m.shared.stride
+        barrier = hopper_of(m).mbarriers.of(at, to.lane, fail_barrier)
         index = window_index(m, chunks, cta, fail)
-        hopper_of(m).bulk.load(instruction, rows, index, cta, barrier, target.lane, rounds, fail)
+        hopper_of(m).bulk.load(instruction, rows, index, cta, barrier, to.lane, rounds, fail)
 
 
 def _store(
-    m: Machine,
-    instruction: Instruction,
-    rows: Rows,
-    where: int,
-    swizzle_bytes: int,
-    lane: int,
-    fail: Fail,
-    combine: Combine | None,
-) -> None:
+    m: Machine, instruction: Instruction, rows: Rows, where: int, lane: int, fail: Fail,
+    combine: Combine | None, swizzle_bytes: int = CHUNK,
+) -> None:  # fmt: skip
     """Issue a store from the executing CTA."""
     chunks = chunk_addresses(where, rows.start.size * rows.nbytes // CHUNK, swizzle_bytes)
     cta = int(m.lane_cta[lane])
@@ -235,14 +215,9 @@ def _numbers(m: Machine, reads: list[Read], active: Array | None) -> list[list[i
     return [[int(column[k]) for column in columns] for k in range(count)]
 
 
-def _destinations(
-    m: Machine, where: int, lane: int, masks: Array | None, k: int, fail: Fail
-) -> list[int]:
-    """The CTAs of the batch that a load goes to."""
-    own = _own(m, where, lane)[1]
-    if masks is None:
-        return [own]
-    mask, size = int(masks[k]), m.cluster_ctas
+def _destinations(m: Machine, own: int, mask: int, fail: Fail) -> list[int]:
+    """The CTAs of the batch that a multicast goes to; own: the executing one."""
+    size = m.cluster_ctas
     if not mask or mask >> size:
         raise fail(f"goes to the CTAs of mask 0x{mask:x}; the cluster has {size}", 0)
     first = own // size * size
@@ -288,7 +263,7 @@ def _store_tensor(d: Decoder, rank: int, combine: Callable[[EncodedMap], Combine
             rows = _rows_of(tensor, rank, im2col, at[k], [0] * (rank - 2), fail)
             _aligned(int(where[k]), TILE_ALIGNMENT, fail)
             made = combine(tensor) if combine is not None else None
-            _store(m, instruction, rows, int(where[k]), tensor.swizzle_bytes, lane, fail, made)
+            _store(m, instruction, rows, int(where[k]), lane, fail, made, tensor.swizzle_bytes)
 
     return run
 
@@ -383,19 +358,9 @@ def _load_bytes(d: Decoder, to: str) -> Run:
             fail = at_position(fails, k)
             _aligned(int(sources[k]), CHUNK, fail)
             rows = run_of_bytes(int(sources[k]), sizes[k])
-            target = _Target(int(where[k]), int(waits[k]), int(index[k]), lane)
-            _load(
-                m,
-                instruction,
-                rows,
-                target,
-                masks,
-                k,
-                16,
-                False,
-                fail,
-                at_position(fails_barrier, k),
-            )
+            mask_of = None if masks is None else int(masks[k])
+            to = _Target(int(where[k]), int(waits[k]), int(index[k]), lane, mask_of)
+            _load(m, instruction, rows, to, fail, at_position(fails_barrier, k))
 
     return run
 
@@ -420,7 +385,7 @@ def _store_bytes(d: Decoder, combine: Combine | None = None) -> Run:
             fail = at_position(fails, k)
             _aligned(int(targets[k]), CHUNK, fail)
             rows = run_of_bytes(int(targets[k]), sizes[k])
-            _store(m, instruction, rows, int(where[k]), 16, lane, fail, combine)
+            _store(m, instruction, rows, int(where[k]), lane, fail, combine)
 
     return run
 
