@@ -15,16 +15,14 @@ from dnnc.choosing.heuristics import best_config
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import partition
-from dnnc.dialect.reference import undefined_parts
 from dnnc.engines.attention.bwd_sm80 import SDPA_BWD_SM80
 from dnnc.options import Options
 from dnnc.target import of
-from tests.checked_gradient import BOUNDS, SM80, run, run_seed
+from tests.checked_gradient import BOUNDS, SM80, compare_defined, run, run_seed
 from tests.dialect.attention_examples import lengths
 from tests.dialect.attention_gradient_examples import gradient, soft_cap
 from tests.support import machine
 from tests.support.checked import check
-from tests.support.compare import relative_error
 
 CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 BY_ENGINE = Options(engine="sdpa_bwd_sm80")
@@ -148,13 +146,7 @@ def run_stored(engine, g, known, knobs=()):
     (program,) = plan.programs
     assert [fusion.engine for fusion in program.fusions] == [name]
     assert len(program.kernels) == 3
-    undefined = undefined_parts(graph, given, sizes={})
-    found = machine.current().run(plan, given, partial=undefined.keys())
-    exact = dnnc.reference(g, given)
-    for tensor in graph.outputs:
-        wanted = exact[tensor.uid].astype(np.float64)
-        actual = np.where(undefined.get(tensor.uid, False), wanted, found[tensor.uid])
-        assert relative_error(actual, wanted, 1e-2) < BOUNDS[dtypes.f16]
+    compare_defined(plan, graph, given, BOUNDS[dtypes.f16])
 
 
 @pytest.mark.in_turn

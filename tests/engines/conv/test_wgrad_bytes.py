@@ -66,6 +66,11 @@ def gradient(g, x, w, like=image, **parameters):
     return g.conv_wgrad(like(g, x), dy, **parameters).set_dim(w)
 
 
+def output(g, *about, **parameters):
+    """DW in INT32, an output; see `gradient`."""
+    return gradient(g, *about, **parameters).set_output().set_data_type(dtypes.i32)
+
+
 def all_bytes(g, seed=0):
     """Inputs of bytes of all values, others around 0."""
     rng = np.random.default_rng(seed + machine.current().seed)
@@ -92,7 +97,7 @@ def run(engine, g, knobs=None, **options):
 def test_shapes(engine, name):
     x, w, parameters = CASES[name]
     g = new_graph(engine)
-    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, **parameters)
     assert ENGINES[engine][2] in ptx_of(run(engine, g))
 
 
@@ -104,7 +109,7 @@ def test_pixels_of_up_to_four_bytes_are_words(name, parts):
     """A tap has four columns; an image that has such words is not copied."""
     x, w, parameters, copies = WORDS[name]
     g = new_graph("conv_wgrad_sm80")
-    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, **parameters)
     plan = run("conv_wgrad_sm80", g, {"SPLIT_K_BUF": parts})
     assert sum("_copy" in kernel.name for kernel in plan.programs[0].kernels) == copies
     assert re.search(r"cp\.async\.ca\.shared\.global[^;]*, 4, ", ptx_of(plan))
@@ -128,7 +133,7 @@ def test_pixels_of_up_to_four_bytes_are_words(name, parts):
 def test_tiles(engine, knobs):
     """A second kernel adds up the sums of two parts."""
     g = new_graph(engine)
-    gradient(g, [3, 72, 9, 8], [136, 72, 3, 2], **around(1)).set_output().set_data_type(dtypes.i32)
+    output(g, [3, 72, 9, 8], [136, 72, 3, 2], **around(1))
     run(engine, g, {**knobs, "SPLIT_K_BUF": 2})
 
 
@@ -159,7 +164,7 @@ def test_parts_that_are_added_to_one_place_repeat(engine):
     """Integers have the same sum in any order."""
     x, w, parameters = CASES["odd channels, uneven"]
     g = new_graph(engine)
-    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, **parameters)
     g.graph.repeats = True
     plan = run(engine, g, {"SPLIT_K_BUF": 2, "REDUCTION_MODE": 1})
     assert "red.relaxed.gpu.global.add.s32" in ptx_of(plan)
@@ -177,7 +182,7 @@ def test_channels_first_and_bytes_that_are_computed(engine):
     def first(g, dims):
         return g.tensor(dims, packed(dims))
 
-    gradient(g, x, w, first, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, first, **parameters)
     plan = run(engine, g)
     assert sum("_copy" in kernel.name for kernel in plan.programs[0].kernels) == 2
 
@@ -214,7 +219,7 @@ DEPTHWISE = {
 def test_depthwise_filters(name):
     x, w, parameters, load = DEPTHWISE[name]
     g = test_conv.new_graph(dtypes.i8, compute_data_type=dtypes.i32)
-    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, **parameters)
     knobs = {"LOAD_SIZE": load, "SPLIT_K_BUF": 4}
     check(g, engine="conv_wgrad_depthwise", knobs=knobs, inputs=all_bytes(g))
 
@@ -226,8 +231,7 @@ def test_depthwise_filters(name):
 @pytest.mark.parametrize("channels", [3, 64])
 def test_tensor_cores_are_chosen(target, channels):
     g = new_graph("conv_wgrad_sm80")
-    made = gradient(g, [8, channels, 28, 28], [64, channels, 3, 3], **around(1))
-    made.set_output().set_data_type(dtypes.i32)
+    output(g, [8, channels, 28, 28], [64, channels, 3, 3], **around(1))
     (choice,) = best_config(g.graph.finalize(), of(target)).choices
     assert choice.engine.name == f"conv_wgrad_{'sm90' if target == 'sm_90a' else 'sm80'}"
 
@@ -242,7 +246,7 @@ def reasons(engine, g):
 def test_unsigned_bytes_in_integers_are_refused(engine):
     g = test_conv.new_graph(dtypes.ui8, compute_data_type=dtypes.i32)
     x, w, parameters = CASES["3x3"]
-    gradient(g, x, w, **parameters).set_output().set_data_type(dtypes.i32)
+    output(g, x, w, **parameters)
     (reason,) = reasons(engine, g)
     assert (reason.clause, reason.what) == ("operand types", "X ui8, DY ui8 in INT32")
     assert "both i8 in INT32" in reason.supported
@@ -252,8 +256,7 @@ def test_unsigned_bytes_in_integers_are_refused(engine):
 def test_groups_that_are_no_whole_words_are_refused(channels, filters):
     """Copies of the second group's words would be misaligned."""
     g, groups = new_graph("conv_wgrad_sm80"), 8
-    made = gradient(g, [2, channels * groups, 6, 7], [filters * groups, channels, 3, 3])
-    made.set_output().set_data_type(dtypes.i32)
+    output(g, [2, channels * groups, 6, 7], [filters * groups, channels, 3, 3])
     assert [reason.clause for reason in reasons("conv_wgrad_sm80", g)] == ["groups"]
 
 
@@ -283,6 +286,6 @@ def test_the_sum_of_dy_is_not_beside_integers():
 )
 def test_knobs_that_bytes_do_not_have(knobs, what):
     g = new_graph("conv_wgrad_sm90")
-    gradient(g, [4, 64, 4, 8], [64, 64, 3, 3], **around(1)).set_output().set_data_type(dtypes.i32)
+    output(g, [4, 64, 4, 8], [64, 64, 3, 3], **around(1))
     with pytest.raises(dnnc.DnncError, match=what):
         run("conv_wgrad_sm90", g, knobs)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from dnnc import dtypes
 from tests.engines.conv.convs import around
 from tests.engines.conv.test_wgrad_bytes import *  # noqa: F403
-from tests.engines.conv.test_wgrad_bytes import BOTH, ENGINES, all_bytes, gradient, new_graph
+from tests.engines.conv.test_wgrad_bytes import BOTH, ENGINES, all_bytes, new_graph, output
 from tests.support.checked import check
 
 
@@ -14,7 +13,7 @@ from tests.support.checked import check
 def test_sums_wrap(engine):
     """2^17 pixels of -128 times -128 are 2^31."""
     g = new_graph(engine)
-    gradient(g, [8, 16, 128, 128], [16, 16, 1, 1]).set_output().set_data_type(dtypes.i32)
+    output(g, [8, 16, 128, 128], [16, 16, 1, 1])
     inputs = {
         t.uid: np.full([n.constant for n in t.shape], -128, np.int8)
         for t in g.graph.finalize().inputs
@@ -28,5 +27,5 @@ def test_layers(engine, channels):
     """Each engine's own choice of knobs computes the filters' gradient of bytes."""
     g = new_graph(engine)
     dims = [16, channels, 28, 28], [channels, channels, 3, 3]
-    gradient(g, *dims, **around(1)).set_output().set_data_type(dtypes.i32)
+    output(g, *dims, **around(1))
     check(g, engine=engine, target=ENGINES[engine][0], inputs=all_bytes(g))
