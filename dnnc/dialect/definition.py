@@ -16,16 +16,20 @@ class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
     """The dialect."""
 
     _definitions: ClassVar[bytes] = b""  # IRDL as bytecode; b"": they are yet to be made
+    _defined: ClassVar[int] = 0  # how many operations, attributes and types are in it
 
     @classmethod
     def load(cls, *, reload: bool = False) -> None:
         """Loads the dialect in the context that is entered.
 
         The base class makes the definitions and registers the operations' classes for the whole
-        process: it is called once.  Attributes and types belong to a context.
+        process: it is called once, and again where a module that was imported since has more.
+        Attributes and types belong to a context.
         """
-        if not cls._definitions:
+        count = len(cls.operations) + len(cls.types) + len(cls.attributes)
+        if not cls._definitions or count != cls._defined:
             super().load(reload=reload)
+            cls._defined = count
             cls._definitions = mlir.bytecode_of(cls._mlir_module.operation)
             del cls._mlir_module  # it keeps its context alive
             return
