@@ -206,15 +206,16 @@ class Warpgroups:
             self._execute(key, product)
 
     def _check(self, row: int, warp: _Warp, made: Product, fail: Fail) -> None:
-        used = made.op.inputs.union(made.op.accumulators if made.accumulates else ())
         if not warp.fenced:
             raise fail("comes with no wgmma.fence before it", 0)
-        if not warp.touched.isdisjoint(used):
-            raise fail("uses registers written since the last wgmma.fence", 0)
+        if warp.touched:
+            used = made.op.inputs.union(made.op.accumulators if made.accumulates else ())
+            if not warp.touched.isdisjoint(used):
+                raise fail("uses registers written since the last wgmma.fence", 0)
         queue, first = self._open(self._key(row))
         for number in range(warp.waited, warp.issued):
             other = queue[number - first].op
-            if not made.op.inputs.isdisjoint(other.accumulators):
+            if made.op.inputs and not made.op.inputs.isdisjoint(other.accumulators):
                 raise fail("reads an accumulator that is in flight", 0)
             if other.inputs and not other.inputs.isdisjoint(made.op.accumulators):
                 raise fail("writes an input of a product that is in flight", 0)

@@ -32,7 +32,9 @@ def targets_of(engine: Engine, graphs: tuple[Fusion, ...]) -> tuple[Target, ...]
 @cache
 def is_taken(graphs: tuple[Fusion, ...]) -> bool:
     """Whether an engine takes one of the graphs for some target."""
-    return any(takes(*asked) for asked in product(ENGINES, graphs, TARGETS))
+    # What one target has an engine for, most have: the others are asked where it has none.
+    asked = product(TARGETS, graphs, ENGINES)
+    return any(takes(engine, fusion, target) for target, fusion, engine in asked)
 
 
 def engines_of(graphs: tuple[Fusion, ...]) -> tuple[Engine, ...]:

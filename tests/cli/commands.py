@@ -4,8 +4,11 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from unittest import mock
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from dnnc.cli.app import app
@@ -66,9 +69,14 @@ def build():
 """
 
 
+# The runner would read the signatures of all commands at each call, for a tenth of a second.
+_commands = cache(get_command)
+
+
 def dnnc(*arguments, stdin=None):
     """The result of a command in this process: exit_code, stdout, stderr."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    with mock.patch("typer.testing._get_command", _commands, create=True):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
 def dnnc_process(*arguments, stdin=None, **environment):

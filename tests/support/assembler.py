@@ -18,7 +18,7 @@ from dnnc.store import MemoryStore
 
 from . import known_registers, rotation
 
-ASSEMBLED_ONE_IN = 8
+ASSEMBLED_ONE_IN = 24
 
 CUBIN = b"no cubin: the test lacks the mark `assembled`"
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
