@@ -39,11 +39,13 @@ except dnnc.DnncError as error:
 """
 
 
+INSTALLED = [name for name in NEIGHBOURS if importlib.util.find_spec(name.split(".")[0])]
+
+
+@pytest.mark.rotating
 @pytest.mark.parametrize("order", ["before", "after"])
-@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_both_in_one_process(name, order):
-    if importlib.util.find_spec(name.split(".")[0]) is None:
-        pytest.skip(f"{name} is not installed")
     command = [sys.executable, "-c", CODE, name, order]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
