@@ -1,7 +1,6 @@
 """The assembler's stand-in in tests can't hide what the assembler would say."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 
@@ -87,49 +86,6 @@ def test_what_the_assembler_warns_about_is_not_kept(ptx, monkeypatch):
     assert known_registers.found == {}
     known_registers.record(ptx, SM80, made)
     assert len(known_registers.found) == 1
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 10])
-def test_five_commits_run_all_of_a_rotating_test_and_each_some(count):
-    commits = range(7, 7 + min(rotation.PARTS, count))
-    parts = [rotation.chosen(range(count), number) for number in commits]
-    assert sorted(case for part in parts for case in part) == list(range(count))
-    assert all(parts)
-    assert rotation.chosen(range(count), None) == list(range(count))
-
-
-def test_a_part_has_values_of_every_parameter():
-    cases = [f"test[{kind}-{size}]" for kind in "abcdef" for size in range(5)]
-    mixed = rotation.mixed(cases)
-    assert sorted(mixed) == cases
-    for number in range(rotation.PARTS):
-        part = rotation.chosen(mixed, number)
-        assert len(part) == 6
-        assert len({case[-2] for case in part}) > 1  # every fifth in order would be one size
-
-
-def test_a_third_of_a_files_tests_comes_in_turn():
-    """With all their cases, but for those that rotate besides."""
-    marks = {"a.py::x": "in_turn", "a.py::y[0]": "in_turn", "a.py::y[1]": "in_turn",
-             "a.py::z[0]": "in_turn rotating", "a.py::z[1]": "in_turn rotating",
-             "a.py::always": "", "b.py::alone": "in_turn",
-             "tests/gpu/c.py::x": "in_turn", "tests/gpu/c.py::y": "in_turn"}  # fmt: skip
-    items = [
-        SimpleNamespace(nodeid=name, get_closest_marker=lambda mark, own=own: mark in own)
-        for name, own in marks.items()
-    ]
-    runs = []
-    for number in range(0, 60 * rotation.TURNS, 60):
-        kept, left = rotation.kept_and_left(items, number)
-        assert sorted(kept + left, key=items.index) == items
-        runs.append({item.nodeid for item in kept} - {"b.py::alone", "a.py::always"})
-        assert {"a.py::always", "b.py::alone"} <= {item.nodeid for item in kept}
-    device = {name for name in marks if "gpu" in name}
-    assert sorted(sorted(run - device) for run in runs) == [
-        ["a.py::x"], ["a.py::y[0]", "a.py::y[1]"], ["a.py::z[0]"]
-    ]  # fmt: skip
-    assert all(device <= run for run in runs)
-    assert rotation.kept_and_left(items, 0, near={"a.py"}) == (items, [])
 
 
 def test_other_commits_draw_others():

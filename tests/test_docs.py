@@ -48,6 +48,7 @@ def blocks(page):
     return [match.groups() for match in BLOCK.finditer((DOCS / page).read_text())]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("page", PAGES + TUTORIALS)
 def test_examples(page, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

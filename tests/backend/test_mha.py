@@ -27,6 +27,7 @@ class Door:
         self.graph = graph
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("options", [{"is_causal": True}, {"dropout": "drawn"}], ids=str)
 def test_s_is_stored(options):
     made = SmallAttention(**SMALL, **options)

@@ -80,6 +80,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("build", GRAPHS, ids=lambda build: build.__name__)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_attention_is_a_fusion(build, target):
@@ -89,6 +90,7 @@ def test_every_attention_is_a_fusion(build, target):
     assert engines_of(g, target).count(engine) == GRAPHS[build]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "build",
     [b if b in (projected_with_statistics, two_of_one_mask)

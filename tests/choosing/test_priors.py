@@ -73,6 +73,7 @@ slow = pytest.mark.slow
 SHORT = {"LOAD_SIZE": 4, "ARRAY_SIZE_PER_THREAD": 2}
 
 
+@pytest.mark.rotating
 @both_layouts
 def test_conv_sm80(strides, watch):
     """With channels first the threads go along pixels."""
@@ -80,6 +81,7 @@ def test_conv_sm80(strides, watch):
     run(watch, g, engine="conv_sm80", target="sm_80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("x", "w", "options"),
     [
@@ -94,6 +96,7 @@ def test_shapes_and_types(x, w, options, watch):
     run(watch, convolution(x, w, around(1), **options), engine="conv_sm80", target="sm_80", slack=4)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("strides", "knobs"),
     [
@@ -151,6 +154,7 @@ def test_fallback(strides, watch):
     run(watch, g, engine="fallback", target="sm_80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", [1, 2])
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_resample(backward, tile, watch):
@@ -181,6 +185,7 @@ def test_every_size(watch):
     check(g, {"N": 1}, plan=plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_what_reads_the_output_finds_the_new_values(target, watch):
     """conv_sm90 reduces what is in registers; conv_sm80 would read what it has written."""

@@ -157,6 +157,7 @@ def test_sums_of_what_an_engine_can_not_add_up_are_one_kernel(engine):
     assert [choice.engine.name for choice in found.choices] == [engine, "reduction"]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("keeps_x", [False, True])
 def test_a_depthwise_layer_between_other_work_keeps_its_engine(target, keeps_x):
@@ -250,6 +251,7 @@ LARGE = {  # a graph, and whether its last fusion has numbers of rows alone
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", LARGE)
 def test_sums_of_the_same_axes_are_a_fusion(case):
     """Each goes through the large tensors once, and stores none but outputs."""
@@ -265,6 +267,7 @@ def test_sums_of_the_same_axes_are_a_fusion(case):
     assert (max(t.elements().constant for t in last.inputs) * 64 <= max(sizes)) == is_small
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "g",
     [

@@ -234,6 +234,7 @@ CASES = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_plans(case, build, monkeypatch):
     make, options, sizes, device = CASES[case]

@@ -35,6 +35,7 @@ def test_every_engine_that_counts_to_the_byte_is_among_them():
     assert found >= EXACT
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("sequences", "fits"), [(8, True), (2048, False)])
 def test_a_table_of_packed_sequences_takes_shared_memory(sequences, fits):
     """227 KiB hold three stages of keys and values, and a table of a few sequences beside them."""
@@ -64,6 +65,7 @@ def of_a_number(name):
     return g.graph
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ["matmul", "conv_fprop", "conv_dgrad"])
 def test_an_operand_may_be_a_number_of_the_graph(name):
     assert len(check_graph(of_a_number(name), Random(0), name)) > 1

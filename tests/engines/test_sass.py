@@ -287,6 +287,7 @@ def test_convolutions(channels, taps, way, statistics, computed):
     assert_waited_for(compiled("conv_sm90", g, {**SMALL, **WAYS[way]}))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("statistics", "computed", "rows", "filters"),
     [

@@ -53,6 +53,7 @@ READ_BY_LOADS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", READ_BY_LOADS)
 def test_reads_end_before_a_copy_writes_there(name, monkeypatch):
     """Without that fence each kernel is refused, by whichever copy comes first."""
@@ -81,6 +82,7 @@ def split_k():
     return g, {**SMALL, "SPLIT_K_BUF": 2}
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "engine"), [(rows_of_rings, "rows"), (split_k, "conv_wgrad_sm90")]
 )

@@ -63,6 +63,7 @@ def test_every_graph_is_expected_to_fit_or_not():
     assert not FITS.keys() & REFUSED.keys()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", FITS)
 def test_fits(name):
     result = dnnc("engines", GRAPHS / f"{name}.py", "-t", "sm_90a", "--explain")

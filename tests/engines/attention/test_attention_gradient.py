@@ -56,6 +56,7 @@ def test_options(name, io, target, dims):
     check(graph, inputs=inputs, target=target, slack=8.0, allowance=ALLOWANCE[io])
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("target", "dims"),
     [("sm_90a", UNEVEN), ("sm_80", {**UNEVEN, "depth": 24, "value_depth": 40})],

@@ -31,6 +31,7 @@ def run(dims, depth, options, **how):
     return check(g, inputs=given, slack=4.0, allowance=allowance, engine="sdpa_bwd_sm80", **how)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("case", "one", "kernels"),
     [(SIGNS, 1, 1), (AS_STRIDES_SAY, 0, 3), (AS_STRIDES_SAY, 1, 2), (LARGE, 0, 3), (LARGE, 1, 1)],

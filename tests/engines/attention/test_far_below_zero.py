@@ -38,6 +38,7 @@ def check(options, rows, columns, engine, heads=1, known=None):
     run(options, dtypes.bf16, known, engine=engine, **dims_of(rows, columns, heads))
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @ENGINES
 @pytest.mark.parametrize("columns", [128, 100])

@@ -50,6 +50,7 @@ def engines_of(plan):
     return [fusion.engine for fusion in plan.programs[0].fusions]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ENGINES)
 def test_keys_are_rotated_by_a_launch_of_their_own(target):
     g = graph([1, 2, 24, 16], [1, 1, 24, 16], by_tables, rotates_keys=True, use_causal_mask=True)

@@ -170,6 +170,7 @@ def test_parts_of_keys(parts):
     run(Pattern(**shape, after=gated(72), statistics="both", scores=graphs.causal), knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (70, 33)])
 def test_parts_of_lengths(lengths):
     """Parts are cut of a batch entry's own length, not of the longest."""
@@ -206,6 +207,7 @@ def test_documents():
     run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_biases_of_minus_infinity(parts):
     pattern = Pattern(queries=20, keys=70, depth=16, scores=graphs.biased)
@@ -229,11 +231,13 @@ def test_masks_of_large_numbers(low, parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
 def test_a_large_number_in_place_of_scores(scores):
     run(Pattern(queries=20, keys=70, depth=16, scores=scores))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
 def test_large_logits(magnitude):
     pattern = Pattern(queries=20, keys=70, depth=16, scores=graphs.by_tensor)
@@ -285,6 +289,7 @@ def test_one_key_always(name):
     assert len(run(pattern).programs[0].kernels) == 1
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_work_on_weights_and_result(parts):
     pattern = Pattern(queries=20, keys=40, depth=16, weights=dropped, after=gated(16))

@@ -35,6 +35,7 @@ def blocks_along_channels(plan, pixels, tile=32):
 
 
 # (channels of a group, its results, groups).
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("channels", "results", "groups"),
@@ -76,6 +77,7 @@ def test_a_tile_of_more_columns_has_one_group():
     assert blocks_along_channels(plan, 30) == 8
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
     [{"TILE_M": 64}, pytest.param({"TILEK": 64, "STAGES": 3}, marks=slow), {"STAGES": 4}],

@@ -86,6 +86,7 @@ def rows_first(dims):
     return [stride.constant or stride for stride in strides]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ROWS)
 def test_contiguous_rows_are_read_and_stored_by_wide_accesses(name):
     dims, filter_dims, parameters, knobs = ROWS[name]
@@ -170,6 +171,7 @@ def _tilings(g, plan):
     return [_facts_of(fusion).tiling(choice) for choice in choices]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["bf16", "f32", "f64"])
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_types(io, layout):
@@ -383,6 +385,7 @@ def test_it_runs_where_the_choice_is_left_to_heuristics():
         assert [fusion.engine for fusion in plan.programs[0].fusions] == [ENGINE]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ["channels before it", "filter", "columns after it"])
 def test_nothing_is_read_past_the_end_of_what_is_no_whole_number_of_16_bytes(name):
     """LLVM would make seven loads that follow an aligned address one of eight elements."""

@@ -181,6 +181,7 @@ def test_strides_in_one_launch(name, knobs):
     assert ("st.global.v4.b32" in ptx_of(plan)) == by_threads
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("groups", "knobs"), [(1, SMALL), (2, SMALL), (1, SWAPPED), (2, SWAPPED)])
 def test_boxes_behind_the_channels_of_a_group_are_not_stored(groups, knobs):
     """Tiles of 128 channels, of which there are 64: TMA would store to the next group."""
@@ -191,6 +192,7 @@ def test_boxes_behind_the_channels_of_a_group_are_not_stored(groups, knobs):
     assert "im2col_no_offs" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("channels", [40, 264])
 def test_pixels_that_meet_no_tap_are_stored_beside_the_products(channels):
     """A warp stores six pixels at once, or one in two rounds; 9 columns end inside a phase."""
@@ -199,6 +201,7 @@ def test_pixels_that_meet_no_tap_are_stored_beside_the_products(channels):
     assert "{0, 0, 0, 0}" in ptx_of(run(g, knobs=SMALL))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
 def test_pixels_that_meet_no_tap_have_tiles_where_something_follows(knobs):
     g = new_graph()

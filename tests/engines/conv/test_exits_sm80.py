@@ -36,6 +36,7 @@ def layer(x, w, io=dtypes.f16, **options):
     return g, y
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "tile", [pytest.param(t, marks=slow if t in ("64x128", "256x128") else ()) for t in TILES]
 )
@@ -133,6 +134,7 @@ def test_relu_with_its_mask_and_statistics():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("y", ["first", "last"])
 def test_mask_of_rows_of_pixels_with_channels_first(y):
     g = new_graph()

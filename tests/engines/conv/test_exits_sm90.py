@@ -143,6 +143,7 @@ def test_one_plan_serves_every_size(form):
     run(g, {"N": 3, "H": 11}, plan=plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_statistics_alone(knobs):
     """Sums are of rounded values that are stored nowhere; other outputs are stored with them."""
@@ -159,6 +160,7 @@ def test_statistics_alone(knobs):
     assert "ld.global" not in before.rpartition(".entry")[2]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("form", [pytest.param("rows", marks=slow), "swapped", "halo"])
 def test_batch_norm_is_finished_by_the_second_launch(form):
     g, y = layer([2, 16, 5, 6], [40, 16, 3, 3])

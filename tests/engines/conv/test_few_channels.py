@@ -57,6 +57,7 @@ def test_sums_of_half_are_rounded_once(few):
     few.check(g)
 
 
+@pytest.mark.rotating
 @each
 def test_padding_is_zeros_that_are_multiplied(few):
     """An infinite tap gives NaN where it lies on padding, and an infinity elsewhere."""
@@ -74,6 +75,7 @@ def test_padding_is_zeros_that_are_multiplied(few):
 # ---- sizes and layouts
 
 
+@pytest.mark.rotating
 @each
 def test_batch_and_spatial_dims_are_arguments(few):
     g = new_graph()
@@ -94,6 +96,7 @@ def test_offsets_past_31_bits(few):
     assert str(1 << 32) in {arg.value for arg in launch.args if arg.type == "i64"}
 
 
+@pytest.mark.rotating
 @each
 def test_rows_with_gaps(few):
     g = new_graph()
@@ -102,6 +105,7 @@ def test_rows_with_gaps(few):
     few.check(g)
 
 
+@pytest.mark.rotating
 @each
 def test_channels_that_are_not_aligned(few):
     g = new_graph()
@@ -134,6 +138,7 @@ def test_what_comes_before_and_after(few, size):
     check(g, {"N": 3}, plan=plan, slack=4.0, allowance=1e-4)
 
 
+@pytest.mark.rotating
 @each
 def test_a_filter_of_8_bits_with_scales(few):
     g, dims = new_graph(), [1, few.channels, 4, 5]
@@ -143,6 +148,7 @@ def test_a_filter_of_8_bits_with_scales(few):
     few.check(g, slack=4.0)
 
 
+@pytest.mark.rotating
 @each
 def test_a_slice_before_and_an_output_of_another_layout(few):
     g, dims = new_graph(), [1, 8 + few.channels, 5, 6]

@@ -29,6 +29,7 @@ def wgrad(g, x=None, dy=None):
     return g.conv_wgrad(x or image(g, X), dy or image(g, Y), **PARAMETERS).set_dim(W)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["f16", "bf16", "f64"])
 @pytest.mark.parametrize("gradient", [dgrad, wgrad])
 def test_types(gradient, io):
@@ -39,6 +40,7 @@ def test_types(gradient, io):
     check(g, engine="fallback", slack=8.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("gradient", [dgrad, wgrad])
 def test_integers_are_exact(gradient):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
@@ -46,6 +48,7 @@ def test_integers_are_exact(gradient):
     check(g, engine="fallback")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
 def test_types_that_differ_and_channels_first(of_gradient):
     g = new_graph(dtypes.f32)
@@ -133,6 +136,7 @@ def test_gradients_of_image_filter_and_bias_of_one_graph():
     assert len(plan.programs[0].fusions) == 3
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("op", ["conv_dgrad", "conv_wgrad"])
 def test_vectors_whose_strides_follow(op):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)

@@ -105,6 +105,7 @@ def test_groups_that_a_block_shares(groups):
     check(g, engine=ENGINE)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("channels", [8, 16])
 def test_bf16(layout, channels):
@@ -121,6 +122,7 @@ def test_bytes_are_exact(channels):
     check(g, engine=ENGINE)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("place", [(0, 5, 2, 3), (0, 9, 0, 0), (1, 15, 3, 6)])
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_nothing_reaches_other_groups_or_pixels(place, number):

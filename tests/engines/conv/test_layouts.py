@@ -96,6 +96,7 @@ def test_along_pixels_results_stay_as_they_are():
     assert run(g, knobs=FORMS["along pixels"])[0] == [False]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "channels"),
     [(dtypes.f16, 3), (dtypes.bf16, 20), pytest.param(dtypes.f32, 6, marks=slow),

@@ -62,6 +62,7 @@ def test_shapes(name):
     check(g, engine="fallback")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["bf16", "f32", "f64"])
 def test_types(io):
     io = dtypes.of(io)
@@ -121,6 +122,7 @@ def test_padding_is_zeros_that_are_multiplied():
     check(g, inputs=inputs, engine="fallback")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("io", "engine"), [("f16", "conv_sm80"), ("f64", "fallback")])
 def test_a_convolution_always_has_an_engine(io, engine):
     io = dtypes.of(io)

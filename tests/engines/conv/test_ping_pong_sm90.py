@@ -21,6 +21,7 @@ def few(monkeypatch):
     multiprocessors.few(monkeypatch, 2)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("images", [1, 2, 5])
 def test_numbers_of_tiles_of_one_step_of_k(images):
@@ -83,6 +84,7 @@ def test_a_batch_norm_beside_swapped_tiles():
     assert after.index("fence.proxy.async") < after.index("mbarrier.arrive")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f32], ids=str)
 def test_other_types(dtype):
     compute = dtypes.i32 if dtype == dtypes.i8 else dtypes.f32

@@ -63,6 +63,7 @@ def test_channels_of_fewer_bytes_are_copied_in_smaller_parts(channels, bytes_):
     assert f"], {bytes_}, %r" in ptx_of(run(g))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("alignment", [4, 2])
 def test_images_that_are_aligned_to_less(alignment):
     g = new_graph()
@@ -92,6 +93,7 @@ def test_one_plan_serves_every_size(channels, n):
     run(g, {"N": n, "H": 7, "W": 4 + n})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("channels", [16, 3])
 def test_images_of_more_elements_than_32_bits_count(channels):
     g = new_graph()
@@ -134,6 +136,7 @@ def test_filters_of_as_many_taps_as_a_number_has_bits_and_more(taps, spatial, la
 # ---- types
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("channels", [16, 3])
 def test_bf16_and_a_flipped_filter(channels):
     g = new_graph(dtypes.bf16)
@@ -163,6 +166,7 @@ def test_f32_as_tf32(channels, products, allowance):
     assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
 
 
+@pytest.mark.rotating
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("channels", [8, 3])
 def test_infinities_fall_where_the_reference_has_them(channels):

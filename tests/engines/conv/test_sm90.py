@@ -44,6 +44,7 @@ def test_shapes(name):
     assert "wgmma" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 def test_a_flipped_filter(io):
     g = new_graph(dtypes.of(io))
@@ -168,6 +169,7 @@ def test_an_infinite_channel_stays_in_its_group():
     run(g, inputs=inputs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("compute", "allowance"), [("FLOAT", 2.0**-11), ("FAST_FLOAT_FOR_FP8", 2.0**-9)]
 )
@@ -229,6 +231,7 @@ def test_output_types(output):
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["gaps between rows", "gaps between pixels"])
 def test_output_layouts(layout):
     """Where pixels are not one distance apart, they are stored from registers."""

@@ -56,6 +56,7 @@ def test_a_residual_is_read():
     assert hints(g) == (0, 0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("swaps", [0, 1])
 def test_they_are_right(swaps, monkeypatch):
     monkeypatch.setattr(tiling_sm90, "LARGE_BYTES", 0)

@@ -94,6 +94,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io, tile):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f8E4M3FN"])
 def test_outputs_of_other_widths_are_stored_from_registers(output):
     g = new_graph()

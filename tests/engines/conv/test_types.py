@@ -118,6 +118,7 @@ def test_tf32_holds_what_has_16_bits():
 # ---- what engines make of it
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [some(name, "f16 by fp8", "bf16 by f16") for name in PAIRS])
 def test_pairs_on_any_architecture(name):
     x, w, kind = PAIRS[name]
@@ -126,6 +127,7 @@ def test_pairs_on_any_architecture(name):
     assert "DOWN_CONVERT_INPUTS" not in notes_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", [some(name, "i8 by i8, FLOAT", "bf16 by f16") for name in PAIRS])
 def test_pairs_on_hopper(name):
@@ -138,6 +140,7 @@ def test_pairs_on_hopper(name):
     assert copies == (w != multiplied)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", WIDE)
 def test_f32_beside_another_type_is_three_products(name):
     x, w, _ = WIDE[name]
@@ -146,6 +149,7 @@ def test_f32_beside_another_type_is_three_products(name):
     assert "DOWN_CONVERT_INPUTS" not in notes_of(plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", WIDE)
 def test_f32_beside_another_type_as_tf32_has_a_note(name):
@@ -184,6 +188,7 @@ def test_fast_sums_of_fp8_are_f32_where_fp8_is_not_multiplied():
     assert "REDUCED_PRECISION_REDUCTION" not in notes_of(gathered(g, allowance=2e-6))
 
 
+@pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("form", ["swapped", "halo"])
 def test_other_forms_on_hopper(form):
@@ -230,6 +235,7 @@ def test_two_converted_groups_keep_infinities_apart():
     by_tma(g, inputs=inputs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
 def test_a_virtual_x_of_f32_takes_the_filters_16_bits(io):
     g = new_graph()

@@ -250,6 +250,7 @@ def test_peers_takes_nothing_else():
     assert "relu_fwd beside peer_reduction:moments" in reason.what
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dims", [(3, 8, 2, 3), (32, 256, 56, 56), (256, 1024, 14, 14)], ids=str)
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])
 def test_fusions(dims, fused):

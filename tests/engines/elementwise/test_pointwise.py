@@ -95,6 +95,7 @@ def test_scalars_of_a_byte(kind, scalar):
     check(g, inputs=inputs, target="sm_90")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("narrow", [dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
 def test_double_to_narrow_floats_rounds_once(narrow):
     """Numbers beside a tie, which f32 in between would take for the tie itself."""
@@ -268,6 +269,7 @@ def test_concatenate_of_different_sizes():
     check(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.i8])
 def test_parts_of_whole_fragments_are_read_as_such(io):
     """Parts of 8 elements and their multiples, each at an offset that is none of its size's; of

@@ -108,6 +108,7 @@ def test_sizes_of_symbols(dims, axes):
         plan = one_kernel(g, sizes, engine="rows", plan=plan)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "compute", "index"),
     [

@@ -250,6 +250,7 @@ def test_backward_of_one_and_three_dims(spatial):
     check(g, engine="resample")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_backward_without_an_index_finds_the_maxima_again(layout):
     """dX is that of a kernel that writes an index and one that reads it."""

@@ -92,6 +92,7 @@ def test_numbers_depend_on_nothing_but_their_place():
     np.testing.assert_array_equal(numbers([264]).view(np.uint32), wanted.ravel())
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [16, 6, 1023])
 def test_more_than_two_to_the_31_elements_are_counted_in_64_bits(columns):
     g = new_graph(dtypes.f32)

@@ -16,6 +16,7 @@ def rope(dims, batch, **attributes):
     return g
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("dims", "batch", "attributes", "places", "reduced"),
     [

@@ -307,6 +307,7 @@ def test_several_outputs():
     check_transpose(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("alignment", [2, 4, 8])
 def test_low_alignment(alignment):
     g = new_graph()

@@ -122,6 +122,7 @@ def test_tiles_of_short_sides(source, result, dims):
             assert accesses(plan) == ({128}, {128})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", ["f16", "f32"])
 @pytest.mark.parametrize(("source", "result"), [(4, "nchw"), ("nchw", 4)])
 def test_tiles_of_wider_vectors(source, result, io):
@@ -241,6 +242,7 @@ def test_what_counts_indices_is_left_as_it_is():
 # ---- convolutions
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("target", "count", "y_count"),
     [

@@ -181,6 +181,7 @@ def test_mask_of_a_gated_pair():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [72, 69])
 def test_boolean_inputs_beside_the_product(columns):
     """A mask that is read: of whole bytes a row, and of rows that begin inside them."""
@@ -203,6 +204,7 @@ def test_backward_of_relu_takes_the_mask_that_forward_stored():
 # ---- groups of rows
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("first", [[0, 5, 5, 69], [0, 64, 65, 70]], ids=str)
 def test_grouped_products(first):
     """The last rows of a group lie in one tile with the next one's."""

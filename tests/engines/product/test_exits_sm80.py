@@ -65,6 +65,7 @@ def test_over_matrices_alone():
     run(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", [(256, 128), (128, 64)], ids=str)
 def test_tiles(tile):
     g, c = product(tile[0] + 3, tile[1] + 8)
@@ -91,6 +92,7 @@ def test_integers():
 # ---- masks
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("stored", ["f16", "f32", "none"])
 def test_relu_and_its_mask(stored):

@@ -69,6 +69,7 @@ def test_sums_are_apart_unless_fewer_bits_are_asked_for():
         assert ("REDUCED_PRECISION_REDUCTION" in notes) == (not is_apart)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_89", "sm_90"])
 def test_scales_and_amax_in_one_fusion(target):
     g = new_graph()

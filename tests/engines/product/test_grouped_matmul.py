@@ -53,6 +53,7 @@ def test_offsets_and_types(io, first):
     check_offsets(g, first, allowance=ALLOWANCE.get(io, 0.0))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.i8, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
 def test_bytes(io):
     g = new_graph(io, target="sm_90")

@@ -140,6 +140,7 @@ def test_pairs_of_more_rows_than_follow_each_other():
     run(g, [0, 64 * 9 - 10], knobs={**PAIRS, "SWIZZLE": 512})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [8, 32])
 def test_few_rows_of_an_expert_swapped(columns):
     g = graph_of(dtypes.bf16)

@@ -69,6 +69,7 @@ def test_odd_sizes_and_no_unit_stride(name):
               allowance=depth_allowance(29))  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("pad", [2, 4, 8])
 def test_alignments_between_copies_and_registers(pad):
     g, _ = product(dtypes.f16, 33, 40, 24, pad=pad)
@@ -96,6 +97,7 @@ def test_depths_and_stages(depth, stages, k):
     check(g, engine="matmul_sm80", knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("out", ["row", "column", "gaps"])
 def test_output_layouts(out):
     g, _ = product(dtypes.f16, 40, 72, 32, out=out)
@@ -177,6 +179,7 @@ def test_product_used_twice_and_column_broadcasts():
     check(g, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64}, slack=3.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_weights_of_8_bits_are_dequantised_on_the_way(layout):
     g = new_graph(dtypes.f16)

@@ -220,6 +220,7 @@ def test_swapped_results_leave_transposed(m, rows, split):
     assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in ptx) == (split == 1)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [39, 44, 48])
 def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
     """A product of one row, whose stride does not matter."""

@@ -91,6 +91,7 @@ def check_some(graph, name, stage):
     return len(choices)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("draw", DRAWS)
 def test_legal_choices_are_built(draw):
     assert sum(check_some(draw(seed).graph, seed, "ptx") for seed in TODAY) > 0

@@ -98,6 +98,7 @@ def test_rows_whose_size_is_a_symbol():
         check_layernorm(layernorm(5, n), (5, size), {"N": size}, target="sm_80")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "columns", "form", "is_wide"),
     [
@@ -176,6 +177,7 @@ def test_gradients_of_rows():
         assert_zero(dscale)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [2048, 1800])
 def test_gradients_of_rows_of_16_bits(columns):
     """Sums of a thread's products of dY and scales are numbers of f32; warps' means are made of
@@ -255,6 +257,7 @@ def test_gradients_of_channels(layout, engine):
     np.testing.assert_allclose(dbias, exact, rtol=2.0**-23)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_images_each_on_its_own(layout):
     dims = (2, 5, 9, 7)

@@ -149,6 +149,7 @@ def test_odd_sizes(to, columns):
             run_alone(quantised(7, columns, is_layer, to=to), knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("held", [0, 8])
 def test_fragments_across_rows(held):
     g = new_graph()

@@ -48,6 +48,7 @@ def maps_of(plan):
 # ---- products
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_heads_that_share_keys_are_stored_where_they_lie(target):
     g = dnnc.pygraph(**HALVES)
@@ -148,6 +149,7 @@ def test_images_with_channels_last_in_dims():
 # ---- attention
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_queries_keys_and_values_of_one_product(target):
     batch, tokens, count, size = 2, 24, 2, 32
@@ -192,6 +194,7 @@ def test_a_layer_of_bert_is_nine_kernels():
     assert len(fusions(g, "sm_80")) == 9
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_norm_behind_a_product_is_two_launches(target):
     """The sum of a row that a tile does not hold is left to the norm's kernel: at the product's
