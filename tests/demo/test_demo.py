@@ -118,6 +118,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.in_turn
 def test_run_plans_on_an_interpreted_device(quick):
     """The whole way of carried plans, with nothing loaded but the runtime."""
     folder, _ = quick
@@ -151,6 +152,7 @@ def test_run_plans_notices_what_no_kernel_wrote(quick, interpreted, monkeypatch,
 ONE_LAYER = sum(LAUNCHES.get(graph, 1) for graph in graphs.BUILDERS)
 
 
+@pytest.mark.in_turn
 def test_the_demo_with_a_device(quick, interpreted, capsys):
     folder, _ = quick
     chosen = demo.Settings("sm_80", folder, dtypes=("f16",), layers=1, pairs=1)

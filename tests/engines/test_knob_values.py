@@ -76,6 +76,7 @@ def test_a_raw_lookup_is_found(line):
     assert list(raw_lookups(line)) == [1]
 
 
+@pytest.mark.in_turn
 def test_engines_look_no_knob_up():
     folder = Path(dnnc.engines.__file__).parent
     files = set(folder.rglob("*.py")) - {folder / "knob_values.py"}

@@ -348,6 +348,7 @@ def test_matmuls(name):
     assert_waited_for(compiled("matmul_sm90", build(), knobs))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("depth", [64, pytest.param(128, marks=slow)])
 def test_causal_attention(depth):
     pattern = attention_graphs.Pattern(
@@ -356,6 +357,7 @@ def test_causal_attention(depth):
     assert_waited_for(compiled("sdpa_fwd_sm90", pattern.g, test_sdpa_fwd_sm90.SMALL))
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "compute", ["FLOAT", pytest.param(fp8_attention.FAST, marks=slow)], ids=str
 )

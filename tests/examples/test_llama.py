@@ -205,6 +205,7 @@ def test_appending():
 # ---- run
 
 
+@pytest.mark.in_turn
 @needs_no_device
 def test_both_phases_interpreted(built):
     status, said = run("run", "--bundle", built[0], "--interpreted")
@@ -214,6 +215,7 @@ def test_both_phases_interpreted(built):
         assert all(f" {step.name} " in said for step in phase.steps if isinstance(step, Step))
 
 
+@pytest.mark.in_turn
 def test_decode_goes_on_where_prefill_ended(built):
     """The blocks that prefill writes are what decode reads: its row is the longer prompt's last."""
     plans = load_bundle(built[0])
@@ -255,6 +257,7 @@ def fake(monkeypatch):
     return made
 
 
+@pytest.mark.in_turn
 def test_a_device_that_is_interpreted(portable, fake, monkeypatch):
     times = {step.name: 1e-6 for step in DECODE.steps}
     monkeypatch.setattr(Device, "times", lambda self: device.Times(2e-3, 1e-3, times))
@@ -286,6 +289,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.in_turn
 def test_the_bundle_runs_where_no_compiler_is(portable):
     arguments = [sys.executable, "-c", RUN_WITHOUT_A_COMPILER, str(portable)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
@@ -294,6 +298,7 @@ def test_the_bundle_runs_where_no_compiler_is(portable):
     assert "tokens a second and layer" in done.stdout
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", ["append_v", "gate_up"])
 def test_a_step_that_does_nothing_is_seen(portable, fake, name):
     with Device(DECODE, load_bundle(portable), 0) as work:

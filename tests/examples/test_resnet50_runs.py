@@ -109,6 +109,7 @@ def test_the_real_network_is_not_interpreted(tmp_path, monkeypatch):
 # ---- run
 
 
+@pytest.mark.in_turn
 @needs_no_device
 def test_every_layer_interpreted(built):
     """The tensor-core kernels' own PTX, layer after layer, to the logits."""
@@ -129,6 +130,7 @@ def interpreted(monkeypatch):
     return made
 
 
+@pytest.mark.in_turn
 def test_a_device_that_is_interpreted(built, interpreted, monkeypatch):
     """All of `run`, on a device that runs the code for sm_80, in the arena."""
     monkeypatch.setattr(Device, "times", lambda self: device.Times(2e-3, 1e-3, {
@@ -142,6 +144,7 @@ def test_a_device_that_is_interpreted(built, interpreted, monkeypatch):
     assert interpreted.launches == 3 * len(SMALL.layers)
 
 
+@pytest.mark.in_turn
 def test_a_layer_that_writes_nothing_is_seen(built, interpreted, monkeypatch):
     path, _ = built
     forward = Forward(SMALL, N, plans_of(load_bundle(path), SMALL, N))
@@ -157,6 +160,7 @@ def test_a_layer_that_writes_nothing_is_seen(built, interpreted, monkeypatch):
     assert wrong == ["stage1.block2.reduce"]
 
 
+@pytest.mark.in_turn
 def test_plans_for_any_batch(interpreted):
     """Predictions are of the config that serves so many images; addresses show no sizes."""
     from examples.resnet50 import building  # loads the compiler
@@ -192,6 +196,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.in_turn
 def test_the_bundle_runs_where_no_compiler_is(built):
     arguments = [sys.executable, "-c", RUN_WITHOUT_A_COMPILER, str(built[0])]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)

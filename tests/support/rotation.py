@@ -2,7 +2,7 @@
 
 Tests marked `rotating` (random seeds, sweeps) run in parts: an eighth of each at a commit, and
 at least one case.  Of a file's tests marked `in_turn` (one engine's results with one option each) a
-third runs, and at least one; a test with both marks runs a part of its cases when it is in turn.
+fifth runs, and at least one; a test with both marks runs a part of its cases when it is in turn.
 A test that patches names of the package is never out of turn: a name that has gone is seen at once.
 The commit's hash says which, so that one commit always runs the same.  The number is shown at the
 start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and DNNC_TEST_ROTATION=all runs all,
@@ -16,7 +16,7 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 
-PARTS, TURNS = 8, 3
+PARTS, TURNS = 8, 5
 _CYCLE = 840  # commits after which parts of any number come again: a test may rotate and be in turn
 VARIABLE = "DNNC_TEST_ROTATION"
 

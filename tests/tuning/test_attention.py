@@ -108,6 +108,7 @@ def test_a_record_has_what_was_fastest_at_each_size(tuned):
     assert found == FASTEST
 
 
+@pytest.mark.in_turn
 def test_a_plan_has_both_and_a_guard_between(tuned):
     """Attentions of two kernels each, under other names of tensors."""
     g = decode_of_long_caches()
@@ -139,6 +140,7 @@ def test_a_pygraph_takes_it(tuned):
     assert g.get_plan_name_at_index(0) == "eng16_PACK_GQA=1_SPLIT_KV=4_STAGES=3_TILE_M=16_TILE_N=32"
 
 
+@pytest.mark.in_turn
 def test_sizes_of_several_symbols_that_were_timed_together():
     """Batch, queries and keys grow at once: what was fastest at both ends is in one plan."""
     graph, row = prefill().graph.finalize(), of("sm_90a")
@@ -170,6 +172,7 @@ def test_sizes_of_several_symbols_that_were_timed_together():
 # ---- what is timed
 
 
+@pytest.mark.in_turn
 def test_what_is_timed_computes_the_graph(gpu):
     """Tables name blocks that there are, lengths end inside them; configs agree."""
     graph = decode().graph.finalize()

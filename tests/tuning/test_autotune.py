@@ -204,6 +204,7 @@ def two():
     return graph, candidates(graph, of("sm_80"), most=2, modes=["A"])
 
 
+@pytest.mark.in_turn
 def test_a_pool_of_processes_compiles():
     graph, every = two()
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
@@ -211,6 +212,7 @@ def test_a_pool_of_processes_compiles():
     assert [choice_of(plan) for plan in plans] == [c.choices for c in every]
 
 
+@pytest.mark.in_turn
 def test_dask_compiles():
     """In a process of the cluster: what goes there and comes back is pickled."""
     from dask import distributed

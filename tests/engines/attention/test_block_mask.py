@@ -72,6 +72,7 @@ BITS[1, 1] = [1, 0, 1, 1, 0, 0, 1, 0, 1]
 SHAPE = {"batch": (1, 2), "queries": 80, "keys": 280, "depth": 16}
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_what_is_hidden_is_not_read(stages):
@@ -143,6 +144,7 @@ def test_what_is_hidden_is_not_read_on_hopper():
     assert_hidden_is_not_read(pattern, plan, bits, 64)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.parametrize("config", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_tiles_of_several_blocks_on_hopper(config):

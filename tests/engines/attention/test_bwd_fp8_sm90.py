@@ -73,6 +73,7 @@ def in_steps(of_p, of_ds):
     return g
 
 
+@pytest.mark.in_turn
 def test_weights_of_another_type_than_operands():
     """P and dS multiplied as what they are, results of fp8 without a scale; compared with the
     engine that widens operands."""

@@ -82,6 +82,7 @@ def test_random_cases(seed):
     run_seed(seed, 70, 64)
 
 
+@pytest.mark.in_turn
 def test_weights_that_a_mask_hides():
     """Tiles of queries that the mask leaves most keys come first, but not out of their head."""
     dims, depth = [1, 2, 80, 80], 8
@@ -102,6 +103,7 @@ def test_weights_that_a_mask_hides():
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 def test_a_square_that_a_reshape_transposes():
     """K' by strides in a reshape: no K, though its dims are the same."""
     g = dnnc.pygraph("square", io_data_type="HALF", intermediate_data_type="FLOAT")

@@ -82,6 +82,7 @@ def test_long_heads(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, may_spill=False, **dims)
 
 
+@pytest.mark.in_turn
 def test_scaled_queries_of_three_panels():
     """dQ that a number in memory multiplies, and its amax; added to from registers."""
     g = dnnc.pygraph("scaled", io_data_type="f16", intermediate_data_type="f32", target="sm_90a")
@@ -118,6 +119,7 @@ def scaled_keys(finish=lambda g, tensor: tensor):
     return g
 
 
+@pytest.mark.in_turn
 def test_scaled_keys():
     """The kernel after the main one scales dK, as it adds up parts of dK."""
     check(scaled_keys(), engine="sdpa_bwd_sm90", target="sm_90a", slack=4.0, allowance=2.0**-8)
@@ -259,6 +261,7 @@ def test_a_window_of_one_whole_tile_of_keys():
     run(left, dtypes.bf16, rows=200, columns=128, **heads_of(64))
 
 
+@pytest.mark.in_turn
 def test_a_whole_dbias_of_scores_that_nothing_hides():
     """All blocks of queries are gone through, none of which looks at masks."""
 

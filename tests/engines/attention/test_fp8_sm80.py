@@ -70,6 +70,7 @@ def test_lengths_of_parts(rows):
     run(g, {"SPLIT_KV": 4}, inputs_of(g, sq=rows, skv=(100, 5)))
 
 
+@pytest.mark.in_turn
 def test_causal_rows_of_parts():
     g = attention(queries=20, keys=60, arguments={"use_causal_mask_bottom_right": True})
     run(g, {"SPLIT_KV": 2})
@@ -86,6 +87,7 @@ def paged(tables):
     return g
 
 
+@pytest.mark.in_turn
 def test_parts_of_caches_in_pages():
     def tables(g):
         named = {
@@ -118,6 +120,7 @@ def test_an_amax_is_that_of_this_call_alone():
         run(g, {"SPLIT_KV": 2}, descale_v=scale)
 
 
+@pytest.mark.in_turn
 def test_no_number_is_the_largest():
     g = attention(queries=1, keys=70)
     given, v = inputs_of(g), g.graph.tensor("v")

@@ -173,6 +173,7 @@ def test_an_amax_is_that_of_this_call_alone():
         run(g, descale_v=scale)
 
 
+@pytest.mark.in_turn
 def test_no_number_is_the_largest():
     g = attention(queries=70, keys=70)
     given = inputs_of(g)

@@ -28,10 +28,12 @@ def test_two_blocks_have_the_pieces_of_a_value(parts):
     run(pattern, {**LONG, "PACK_GQA": 1, "SPLIT_KV": parts})
 
 
+@pytest.mark.in_turn
 def test_long_keys_of_short_values():
     run(Pattern(batch=(1, 1), queries=5, keys=40, depth=576, width=24), LONG)
 
 
+@pytest.mark.in_turn
 def test_pieces_of_a_paged_cache():
     """A compressed cache: one head of keys for all of the queries', and values within them."""
     g = dnnc.pygraph("mla", io_data_type="f16", intermediate_data_type="f32", target="sm_80")

@@ -28,6 +28,7 @@ def test_lengths_of_int64_alibi_without_a_bound_and_statistics_of_bf16(target):
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 def test_pages_without_lengths():
     g = dnnc.pygraph("pages", io_data_type="HALF", intermediate_data_type="FLOAT", target="sm_80")
     q, k, v = g.tensor([2, 4, 3, 16]), g.tensor([6, 2, 4, 16]), g.tensor([6, 2, 4, 16])

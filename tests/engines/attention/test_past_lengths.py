@@ -194,6 +194,7 @@ def test_selections_that_round_are_declined():
     assert "is computed by pointwise:binary_select" in str(reason)
 
 
+@pytest.mark.in_turn
 def test_lengths_of_each_head():
     """Each head has lengths, of queries alone, by a selection that no mask stands beside."""
     g = _selected(lambda p, v: p.integer("cmp_lt", p.index(v, 2), _lengths(p, [1, 2, 1, 1])))

@@ -178,6 +178,7 @@ def test_packed_attention(name):
     check(graph, {"T": 17}, target="sm_90a", slack=4.0, allowance=2.0**-10)
 
 
+@pytest.mark.in_turn
 def test_a_plan_of_packed_attention_has_the_callers_tensors():
     """Tensors have their uids and the dims of memory: T may be as few rows as there are."""
     g = packed(**PACKED["all_rows"])()
@@ -189,6 +190,7 @@ def test_a_plan_of_packed_attention_has_the_callers_tensors():
     assert dims == {1001: ["1", "4", "T", "8"], 1002: ["1", "4", "T", "8"]}
 
 
+@pytest.mark.in_turn
 def test_packed_attention_of_halves():
     build = packed("cumulative", {"attn_scale": 0.4, "use_causal_mask": True}, dtypes.bf16)
     check(build(), target="sm_80", slack=4.0, allowance=2e-3)

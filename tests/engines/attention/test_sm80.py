@@ -178,6 +178,7 @@ def test_parts_of_lengths(lengths):
     run(pattern, {"TILE_N": 16, "SPLIT_KV": 4}, inputs=inputs_of(pattern, lengths=lengths))
 
 
+@pytest.mark.in_turn
 def test_parts_are_added_in_one_order():
     pattern = Pattern(batch=(1, 4), key_batch=(1, 1), queries=3, keys=150, depth=16)
     graph = pattern.g.graph.finalize()
@@ -296,6 +297,7 @@ def test_work_on_weights_and_result(parts):
     run(pattern, {"SPLIT_KV": parts})
 
 
+@pytest.mark.in_turn
 def test_a_result_of_float():
     run(Pattern(queries=20, keys=40, out_type="FLOAT"), allowance=2.0**-8)  # of the weights
 
@@ -310,6 +312,7 @@ def test_rows_that_are_not_guarded_are_as_the_graph_says():
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_sizes_that_are_symbols():
     b, queries, keys = (dnnc.Dim(n, max=4096) for n in ("B", "Sq", "Skv"))
     pattern = Pattern(

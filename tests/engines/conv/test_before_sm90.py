@@ -187,6 +187,7 @@ def test_types(name):
     run(g, allowance=2e-3 if operand in (dtypes.f32, dtypes.f8e4m3) else 2e-5)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("raw", [dtypes.i8, some(dtypes.f8e5m2)], ids=str)
 def test_an_identity_that_casts(raw):
     """Mixed input types, as the guide writes them."""
@@ -217,6 +218,7 @@ def test_what_takes_the_filters_type_comes_first_but_can_be_barred():
     assert not config.choices[0].rounds_operands
 
 
+@pytest.mark.in_turn
 def test_i8_that_is_computed():
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
     x = image(g, [1, 48, 5, 6])
@@ -280,6 +282,7 @@ def test_x_is_an_output_too_beside_one_column_of_tiles():
     run(dual([1, 128, 5, 6], 80, groups=2), allowance=TIES)
 
 
+@pytest.mark.in_turn
 def test_an_image_that_is_read_again_after_it():
     g = new_graph()
     x = image(g, [2, 64, 5, 6])

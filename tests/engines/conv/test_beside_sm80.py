@@ -103,6 +103,7 @@ def test_nothing_of_a_group_reaches_another():
     run(g, inputs=inputs)
 
 
+@pytest.mark.in_turn
 def test_an_epilogue_of_all_groups_and_symbols():
     g = new_graph()
     y = g.conv_fprop(image(g, [N, 128, H, W]), image(g, [128, 8, 3, 3]), **around(1))
@@ -112,6 +113,7 @@ def test_an_epilogue_of_all_groups_and_symbols():
     check(g, {"N": 1, "H": 4, "W": 7}, plan=plan, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_statistics_of_channels():
     g = new_graph()
     y = convolved(g, [2, 64, 5, 5], [128, 8, 3, 3], **around(1))
@@ -121,6 +123,7 @@ def test_statistics_of_channels():
     run(g, slack=4.0, allowance=1e-5 + machine.current().cut)
 
 
+@pytest.mark.in_turn
 def test_bytes_and_words():
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
     y = convolved(g, [1, 64, 5, 4], [64, 16, 3, 3], **around(1))

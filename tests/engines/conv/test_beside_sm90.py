@@ -93,6 +93,7 @@ def test_an_epilogue_of_all_groups_and_symbols():
     check(g, {"N": 1, "H": 4, "W": 9}, plan=plan, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_statistics_of_channels():
     g = new_graph()
     y = convolved(g, [2, 64, 6, 6], [64, 16, 3, 3], **around(1))

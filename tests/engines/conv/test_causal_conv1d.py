@@ -66,5 +66,6 @@ def test_the_engine_of_long_sequences():
     assert [choice.engine.name for choice in best.choices] == ["conv_depthwise"]
 
 
+@pytest.mark.in_turn
 def test_gradients_in_kernels():
     check(causal_backward((2, 16, 21), bias=[16], activation="silu")(), allowance=1e-4)

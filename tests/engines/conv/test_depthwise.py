@@ -136,6 +136,7 @@ def test_knobs(name, stride):
     check(g, engine=ENGINE, knobs=KNOBS[name])
 
 
+@pytest.mark.in_turn
 def test_all_knobs_give_the_same_bits():
     g = new_graph()
     convolved(g, [2, 16, 6, 9], [16, 1, 3, 3], **around(1)).set_data_type(dtypes.f32)

@@ -239,6 +239,7 @@ def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name, knobs):
     assert ptx_of(plan).count("im2col.") == operands or name in BY_TMA
 
 
+@pytest.mark.in_turn
 def test_sums_of_phases_of_any_size():
     """Threads load x: where an image ends is known at run time alone.  A maximum is of pixels,
     not of the zeros past them."""

@@ -127,6 +127,7 @@ def mask(g, y, strides=None):
     return found if strides is None else found.set_stride(strides)
 
 
+@pytest.mark.in_turn
 def test_relu_with_its_mask_and_statistics():
     g, y = layer([2, 8, 5, 6], [40, 8, 3, 3])
     mask(g, y)
@@ -146,6 +147,7 @@ def test_mask_of_rows_of_pixels_with_channels_first(y):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_mask_of_groups_side_by_side():
     g = new_graph()
     y = convolved(g, [2, 64, 5, 7], [64, 16, 3, 3], **around(1))
@@ -153,6 +155,7 @@ def test_mask_of_groups_side_by_side():
     run(g, knobs={"TILE_M": 64, "TILE_N": 64})
 
 
+@pytest.mark.in_turn
 def test_mask_of_a_gradient_with_strides():
     g = new_graph()
     dy, w = image(g, [2, 24, 4, 5]), image(g, [24, 40, 3, 3])

@@ -122,6 +122,7 @@ def knobs_in_part(g, form, stages):
     return knobs
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "form", ["rows", *(pytest.param(form, marks=slow) for form in OF_PARTS if form != "rows")]
 )
@@ -174,6 +175,7 @@ def test_batch_norm_is_finished_by_the_second_launch(form):
     assert len(launches(plan)) == 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", ["rows", pytest.param("halo", marks=slow)])
 def test_a_residual_before_them_comes_by_tma(form):
     def plan_of(has_residual):
@@ -224,6 +226,7 @@ def test_groups(knobs):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("spatial", [pytest.param(1, marks=slow), 3])
 def test_other_numbers_of_spatial_dims(spatial):
     g = new_graph()
@@ -302,6 +305,7 @@ def test_many_partials_are_combined_in_three_launches():
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [pytest.param("rows", marks=slow), "halo"])
 def test_every_run_gives_the_same_bits(form):
     g, y = layer([3, 8, 7, 6], [24, 8, 3, 3])
@@ -337,6 +341,7 @@ def test_relu_and_its_mask(w, rows):
     assert "boolean" in reason.what
 
 
+@pytest.mark.in_turn
 def test_a_mask_of_split_k():
     g = new_graph()
     y = convolved(g, [1, 72, 5, 5], [64, 72, 3, 3], **around(1))

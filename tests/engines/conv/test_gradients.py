@@ -125,6 +125,7 @@ def test_what_comes_before_and_after_wgrad():
     check(g, engine="fallback")
 
 
+@pytest.mark.in_turn
 def test_gradients_of_image_filter_and_bias_of_one_graph():
     """That of the bias is a reduction of dy."""
     g = new_graph()

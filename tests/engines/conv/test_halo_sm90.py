@@ -221,6 +221,7 @@ def test_what_varies_along_images_rows_and_columns():
     run(g, slack=4.0, knobs=with_halo(g, 4, 128))
 
 
+@pytest.mark.in_turn
 def test_gaps_between_rows():
     g = new_graph()
     y = convolved(g, [2, 16, 5, 6], [40, 16, 3, 3], **around(1)).set_output()
@@ -237,6 +238,7 @@ def test_integers(channels):
     run(g, knobs=with_halo(g, 2))
 
 
+@pytest.mark.in_turn
 def test_tf32():
     g = new_graph(dtypes.f32)
     y = convolved(g, [1, 40, 5, 4], [24, 40, 3, 3], **around(1))

@@ -58,6 +58,7 @@ def layer(g, x, w, beside=image, y=image):
 X, FILTER = [2, 72, 7, 9], [40, 72, 3, 3]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("form", [f if f == "along channels" else pytest.param(f, marks=slow)
                                   for f in FORMS])  # fmt: skip
 def test_everything_channels_first(form):
@@ -110,6 +111,7 @@ def test_channels_that_are_no_multiple_of_16_bytes_get_gaps(io, channels):
     assert run(g, allowance=rounding)[0] == [True, True, False]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("io", [dtypes.i8, pytest.param(dtypes.f8e4m3, marks=slow)], ids=str)
 def test_bytes(io):
     g = test_conv.new_graph(
@@ -123,6 +125,7 @@ def test_bytes(io):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("rank", [1, pytest.param(3, marks=slow)])
 def test_other_ranks(rank):
     spatial = [5, 6, 7][:rank]

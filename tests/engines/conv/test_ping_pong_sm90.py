@@ -49,6 +49,7 @@ def test_filters_strides_and_groups():
     run(g, knobs=PING_PONG)
 
 
+@pytest.mark.in_turn
 def test_tiles_of_phases_have_as_many_steps_as_their_taps():
     """A warpgroup lets the steps of the other's tile go by, which are not those of its own."""
     g = new_graph()
@@ -94,6 +95,7 @@ def test_other_types(dtype):
     run(g, knobs=PING_PONG, allowance=2.0**-10)  # f32 operands are cut to tf32
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g = new_graph()
     w = image(g, [72, 32, 1, 1])
@@ -102,6 +104,7 @@ def test_one_plan_serves_every_size():
     run(g, {"N": 5, "H": 40}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_clusters():
     g = new_graph()
     convolved(g, [3, 64, 10, 10], [136, 64, 1, 1], **around(0)).set_output()

@@ -199,6 +199,7 @@ def test_relu_and_its_mask():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g = new_graph()
     x = g.tensor([N, 16, H, W], [16 * H * W, H * W, W, 1])

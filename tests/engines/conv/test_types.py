@@ -178,6 +178,7 @@ def test_few_channels_and_groups(dims):
     gathered(of_types("i8", "f16", dims), allowance=2e-6)
 
 
+@pytest.mark.in_turn
 def test_channels_first():
     x, w = [1, 8, 5, 6], [16, 8, 3, 3]
     gathered(of_types("f16", "i8", (x, w), (packed(x), packed(w))), allowance=2e-6)
@@ -213,6 +214,7 @@ def test_a_filter_that_is_cast_by_hand_is_a_copy_too():
     assert any("copy" in name for name in names)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_a_filter_that_is_read_elsewhere_keeps_its_type_there():
     g = new_graph()

@@ -66,6 +66,7 @@ def test_sums_of_loss(name):
     assert sum("_copy" not in name for name in kernels) == 2
 
 
+@pytest.mark.in_turn
 def test_sums_of_loss_are_the_same_bits_in_every_order_of_blocks():
     g, _ = with_sum([3, 64, 8, 8], [64, 64, 1, 1], around(0))
     ptx = ptx_of(run(g, {"SPLIT_K_BUF": 3}, seed=1))
@@ -74,6 +75,7 @@ def test_sums_of_loss_are_the_same_bits_in_every_order_of_blocks():
     assert "atom.global" not in ptx
 
 
+@pytest.mark.in_turn
 def test_a_training_layer_reads_its_loss_twice():
     """dY is read by the kernels of the two gradients, and summed by those of the filter's."""
     x, w = [2, 64, 6, 6], [72, 64, 1, 1]

@@ -114,6 +114,7 @@ def test_the_operation_alone(mode, dims, devices, rank):
     check(peer_reduction(dims, devices, rank, mode)(), slack=4.0, engine="peers")
 
 
+@pytest.mark.in_turn
 def test_sizes_that_are_symbols():
     n, c = dnnc.Dim("N", max=64), dnnc.Dim("C", max=512, multiple_of=2)
     for build in (forward, backward):

@@ -273,6 +273,7 @@ def test_backward_with_neighbours():
     assert len(plan.programs[0].variants[0].steps) == 1
 
 
+@pytest.mark.in_turn
 def test_backward_is_what_the_forward_direction_read():
     """The sum of dx * x is the sum of dy * y, for modes that are linear in x."""
     for mode, where in (("AVGPOOL_EXCLUDE_PADDING", UNEVEN), ("BILINEAR", OF_CUDNN)):

@@ -256,6 +256,7 @@ def test_a_layer(target, count, y_count):
     check(layer(count, y_count=y_count), target=target)
 
 
+@pytest.mark.in_turn
 def test_a_layer_of_groups():
     check(layer(4, (1, 32, 4, 5), (32, 16, 3, 3)), target="sm_80")
 

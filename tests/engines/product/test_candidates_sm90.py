@@ -3,6 +3,8 @@
 As code of "sm_90a".
 """
 
+import pytest
+
 import dnnc
 from dnnc import dtypes
 from dnnc.choosing import heuristics
@@ -108,6 +110,7 @@ def test_rows_that_no_tile_holds_are_refused_with_a_reason():
         assert heuristics.best_config(graph, target).split_reason
 
 
+@pytest.mark.in_turn
 def test_a_workspace_limit_leaves_the_plan_that_fits():
     """In a plan of several configs, one may need more than the limit."""
     g = dnnc.pygraph("sums", io_data_type="f32", target="sm_90a")

@@ -45,6 +45,7 @@ def run(g, sizes=None, **options):
 # ---- reductions
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_over_rows_columns_matrices_and_all():
     g, c = product(37, 45, (2, 3))
@@ -74,6 +75,7 @@ def test_tiles(tile):
     run(g, knobs={"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 32, "STAGES": 3})
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size_and_what_follows():
     g, c = product(M, 72)
     c.set_output()

@@ -58,6 +58,7 @@ def types(g):
     return [tensor.type for tensor in g.graph.inputs]
 
 
+@pytest.mark.in_turn
 def test_sums_are_apart_unless_fewer_bits_are_asked_for():
     for compute, is_apart in (("FLOAT", True), ("FAST_FLOAT_FOR_FP8", False)):
         g = product("e4m3", 40, 64, 256, compute)

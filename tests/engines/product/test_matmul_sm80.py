@@ -210,6 +210,7 @@ def test_transposed_and_sliced_operands():
     check(g, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64})
 
 
+@pytest.mark.in_turn
 def test_int8_with_scales_to_int8():
     g = new_graph(dtypes.i8)
     x, w = g.tensor([1, 40, 64]), g.tensor([1, 64, 48])

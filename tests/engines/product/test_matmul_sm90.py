@@ -98,6 +98,7 @@ def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, com
     assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("rows", [512, pytest.param(1024, marks=pytest.mark.slow)])
 def test_tiles_may_follow_each_other_in_other_orders(rows):
     """Tiles of a 10 x 3 product go by groups of 8 rows of tiles, or of all rows."""

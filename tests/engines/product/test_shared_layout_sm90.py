@@ -119,6 +119,7 @@ def _unaligned(other):
     return g
 
 
+@pytest.mark.in_turn
 def test_loads_that_a_kernel_does_not_stage_are_not_counted():
     """Chunks are as wide as without them, and so are the buffers of what is stored."""
     graph = _unaligned("f32").graph

@@ -173,6 +173,7 @@ def test_many_sums_of_columns_are_refused():
     compile_graph(g.graph, "sm_80")
 
 
+@pytest.mark.in_turn
 def test_booleans_beside_an_input_that_runs_across_the_rows():
     g = new_graph(dtypes.f32)
     x = g.tensor([40, 64], [1, 40])

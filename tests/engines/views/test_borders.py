@@ -177,6 +177,7 @@ def rms_norm(g, x, hidden):
     return g.rmsnorm(phase, x, g.tensor([1, 1, hidden]), None, g.tensor_scalar(1e-5))[0]
 
 
+@pytest.mark.in_turn
 def test_a_layer_of_bert_is_nine_kernels():
     batch, tokens, count, size, inner = 8, 128, 16, 64, 4096
     hidden, rows = count * size, batch * tokens
@@ -224,6 +225,7 @@ def rotated(g, x, dims, cos, sin):
     return g.concatenate([first, g.add(g.mul(high, cos), g.mul(low, sin))], axis=3)
 
 
+@pytest.mark.in_turn
 def test_a_layer_of_llama_copies_no_heads():
     batch, tokens, count, shared, size, inner = 2, 512, 16, 4, 64, 2816
     hidden, rows = count * size, batch * tokens
