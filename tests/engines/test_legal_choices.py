@@ -16,6 +16,7 @@ from tests.legal_choices import DRAWS, EXACT, TARGETS, check, check_drawn, check
 SEED = datetime.date.today().toordinal()
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("family", DRAWS)
 def test_legal_choices_are_built(family):
@@ -35,6 +36,7 @@ def test_every_engine_that_counts_to_the_byte_is_among_them():
     assert found >= EXACT
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("sequences", "fits"), [(8, True), (2048, False)])
 def test_a_table_of_packed_sequences_takes_shared_memory(sequences, fits):
@@ -65,6 +67,7 @@ def of_a_number(name):
     return g.graph
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", ["matmul", "conv_fprop", "conv_dgrad"])
 def test_an_operand_may_be_a_number_of_the_graph(name):

@@ -177,6 +177,7 @@ def test_each_wait_of_peers_is_needed():
 MEETING = ("bar", "fence", "red", "ld.acquire", "cp.async.wait_group", "cp.async.commit_group")
 
 
+@pytest.mark.in_turn
 def test_the_unchanged_kernel_is_what_the_plan_runs():
     g, knobs = matmul()
     graph = g.graph.finalize()

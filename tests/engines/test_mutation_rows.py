@@ -100,6 +100,7 @@ ROWS_UNOBSERVABLE = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "name",

@@ -277,6 +277,7 @@ SWEEP = [
 ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("channels", "taps", "way", "statistics", "computed"),
@@ -287,6 +288,7 @@ def test_convolutions(channels, taps, way, statistics, computed):
     assert_waited_for(compiled("conv_sm90", g, {**SMALL, **WAYS[way]}))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("statistics", "computed", "rows", "filters"),

@@ -53,6 +53,7 @@ READ_BY_LOADS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", READ_BY_LOADS)
 def test_reads_end_before_a_copy_writes_there(name, monkeypatch):
@@ -82,6 +83,7 @@ def split_k():
     return g, {**SMALL, "SPLIT_K_BUF": 2}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "engine"), [(rows_of_rings, "rows"), (split_k, "conv_wgrad_sm90")]

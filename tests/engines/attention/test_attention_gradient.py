@@ -56,6 +56,7 @@ def test_options(name, io, target, dims):
     check(graph, inputs=inputs, target=target, slack=8.0, allowance=ALLOWANCE[io])
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("target", "dims"),

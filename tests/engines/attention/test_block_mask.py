@@ -82,6 +82,7 @@ def test_what_is_hidden_is_not_read(stages):
     assert_hidden_is_not_read(pattern, plan, BITS, 32)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs", [{"TILE_N": 64}, {"TILE_M": 64}, {"SPLIT_KV": 4}], ids=["keys", "rows", "parts"]
@@ -91,6 +92,7 @@ def test_tiles_of_several_blocks(knobs):
     run(pattern.g, knobs=knobs, inputs=inputs_of(pattern, BITS))
 
 
+@pytest.mark.in_turn
 def test_beside_another_mask():
     """Tiles begin before row 0."""
     pattern = Pattern(
@@ -167,6 +169,7 @@ def composite(**options):
     return g
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("causal_too", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_blocks_of_128(causal_too):
     g = composite(use_causal_mask=causal_too, attn_scale=0.3)

@@ -46,6 +46,7 @@ def run_sm90(build, **more):
     return run(build, "sdpa_bwd_sm90", "sm_90a", 3, **more)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name):

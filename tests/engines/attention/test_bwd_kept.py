@@ -31,6 +31,7 @@ def run(dims, depth, options, **how):
     return check(g, inputs=given, slack=4.0, allowance=allowance, engine="sdpa_bwd_sm80", **how)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("case", "one", "kernels"),
@@ -76,6 +77,7 @@ def run_seed(seed, most, largest):
     run(dims, 8 * int(rng.integers(1, largest // 8 + 1)), options, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(6))
 def test_random_cases(seed):

@@ -58,6 +58,7 @@ def masked_by_blocks(g):
     return {"block_mask": blocks, "dropout": (kept, scale), **bias}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(

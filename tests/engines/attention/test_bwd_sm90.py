@@ -222,6 +222,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("depth", [64, 128, 256])
 @pytest.mark.parametrize("arguments", OPTIONS, ids=lambda f: f.__name__)
@@ -231,6 +232,7 @@ def test_options_are_taken_in_three_launches(arguments, depth):
     assert_three_launches(made.graph.finalize())
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("depth", [64, 128, 256])
 def test_packed_sequences_are_taken_in_three_launches(depth):
@@ -272,6 +274,7 @@ def test_a_whole_dbias_of_scores_that_nothing_hides():
     run(arguments, dtypes.f16, rows=64, columns=128, **heads_of(64))
 
 
+@pytest.mark.in_turn
 def test_short_values_of_a_last_block_of_queries():
     """The kernel before has more rows at once than a block, and dO ends with the block."""
     run(FULL, dtypes.f16, rows=64, columns=128, **heads_of(64, 16))
@@ -423,6 +426,7 @@ def test_tiles_add_in_the_order_of_their_keys():
         assert (made.astype(np.float64) == 1).all()
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "dims", [[2, 64, 40], [1, 2, 1, 64, 40], [128, 40], [2, 64, 8, 5]], ids=str

@@ -38,6 +38,7 @@ def check(options, rows, columns, engine, heads=1, known=None):
     run(options, dtypes.bf16, known, engine=engine, **dims_of(rows, columns, heads))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @ENGINES
@@ -55,6 +56,7 @@ def masked(rows, columns):
     return options
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @ENGINES
@@ -64,6 +66,7 @@ def test_64_keys_more_than_whole_tiles_with_a_mask(engine, length):
     check(masked(length, length), length, length, engine, known=zeros)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @ENGINES

@@ -43,6 +43,7 @@ def test_few_queries(name):
     run(Pattern(**shape, statistics="both"), SHARED | knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [[70, 3, 0, 35], [0, 0, 0, 0]])
 def test_masks_that_differ_in_a_tile(lengths):
@@ -62,6 +63,7 @@ def test_pages():
     )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("compute", ["FLOAT", fp8_attention.FAST])
 def test_fp8(compute):

@@ -54,6 +54,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
@@ -104,6 +105,7 @@ def test_parts_of_caches_in_pages():
     run(g, {"PACK_GQA": 1, "SPLIT_KV": 4}, given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("factor", [-0.75, 0.0, float("nan")])
 def test_descales_of_any_sign(factor):
@@ -140,6 +142,7 @@ def test_sums_that_grow():
     run(g, {"SPLIT_KV": 4}, given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_steps_one_by_one(share):

@@ -228,6 +228,7 @@ def test_the_whole_is_one_fusion_of_the_engine():
     assert [choice.engine.name for choice in found.choices] == ["sdpa_fwd_sm90"]
 
 
+@pytest.mark.in_turn
 def test_every_size_of_packed_heads_has_knobs():
     """Looking up rows takes registers of those that values of 160 leave."""
     for depth in range(16, 161, 16):

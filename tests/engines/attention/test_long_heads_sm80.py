@@ -17,6 +17,7 @@ pytestmark = pytest.mark.registers
 LONG = {"TILE_M": 16, "TILE_N": 16}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_two_blocks_have_the_pieces_of_a_value(parts):

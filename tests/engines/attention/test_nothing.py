@@ -147,6 +147,7 @@ def test_no_weights_to_keep():
     run(pattern.g, "sdpa_sm80", [{"Skv": 0}, {"Skv": 40}])
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @both_engines
 @pytest.mark.parametrize("lengths", [((0, 0), (0, 0)), ((3, 9), (0, 0)), ((0, 0), (20, 3))])

@@ -123,6 +123,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("order", ORDERS)
@@ -142,6 +143,7 @@ HIDDEN = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_blocks_are_not_read(name):

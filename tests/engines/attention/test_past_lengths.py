@@ -59,6 +59,7 @@ OF_ANY = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", OF_HOPPER)
@@ -70,6 +71,7 @@ def test_on_hopper(name):
     run("sdpa_fwd_sm90", "sm_90a", HOPPER | knobs, g, given, allowance)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", OF_ANY)
 def test_on_any_architecture(name):

@@ -46,6 +46,7 @@ HALVES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("name", "target"), [("plain", "sm_90a"), ("band", "sm_80"), ("all_heads", "sm_90a")]
@@ -120,6 +121,7 @@ SIDE_BY_SIDE = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.i8, dtypes.f8e4m3], ids=str)
 def test_packed_sequences(io):
@@ -171,6 +173,7 @@ def test_sequences_are_stored_where_their_offsets_say():
         np.testing.assert_array_equal(found[0, :, first : first + count], rows[batch, :, :count])
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", PACKED)
 def test_packed_attention(name):

@@ -21,12 +21,14 @@ LARGE_KEYS = 600
 MORE_SEEDS = range(200, 350)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", ANY)
 def test_on_any_architecture(seed):
     run("sdpa_sm80", seed, 60, 2)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", HOPPER)
@@ -34,6 +36,7 @@ def test_on_hopper(seed):
     run("sdpa_fwd_sm90", seed, 100, 2, "sm_90a")
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", FP8)
@@ -41,6 +44,7 @@ def test_of_fp8_on_hopper(seed):
     run("sdpa_fwd_sm90", seed, 100, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", FP8)
@@ -48,6 +52,7 @@ def test_of_fp8_on_any_architecture_that_has_it(seed):
     run("sdpa_sm80", seed, 60, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", ANY_LARGE)
 def test_large_scores_on_any_architecture(seed):

@@ -50,6 +50,7 @@ def engines_of(plan):
     return [fusion.engine for fusion in plan.programs[0].fusions]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ENGINES)
 def test_keys_are_rotated_by_a_launch_of_their_own(target):
@@ -57,6 +58,7 @@ def test_keys_are_rotated_by_a_launch_of_their_own(target):
     assert engines_of(check(g, target=target, allowance=0.01)) == ["pointwise", ENGINES[target]]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ENGINES)
 @pytest.mark.parametrize(
@@ -79,6 +81,7 @@ def test_cosines_are_computed_ahead(target):
     assert [choice.engine.name for choice in config.choices] == ["pointwise", ENGINES[target]]
 
 
+@pytest.mark.in_turn
 def test_rotated_queries_of_heads_that_share_a_tile():
     g = graph([2, 4, 1, 32], [2, 1, 128, 32], by_tables)
     knobs = {"PACK_GQA": 1, "SPLIT_KV": 2, "TILE_M": 16, "TILE_N": 32}

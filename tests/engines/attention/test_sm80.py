@@ -73,6 +73,7 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SHAPES)
@@ -105,6 +106,7 @@ def test_scores(name):
     run(Pattern(batch=(1, 2), depth=16, scores=scores, **shape))
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_on_hopper():
     """Its own instructions are another engine's; this one's code is the same."""
@@ -148,6 +150,7 @@ def lengths_of_heads(p, s):
     return p.masked(p.scaled(s), p.integer("cmp_lt", p.column(s), lengths))
 
 
+@pytest.mark.in_turn
 def test_masks_that_differ_in_a_tile():
     pattern = Pattern(
         batch=(1, 4), key_batch=(1, 2), queries=3, keys=70, depth=16, scores=lengths_of_heads
@@ -170,6 +173,7 @@ def test_parts_of_keys(parts):
     run(Pattern(**shape, after=gated(72), statistics="both", scores=graphs.causal), knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (70, 33)])
 def test_parts_of_lengths(lengths):
@@ -195,6 +199,7 @@ def test_parts_are_added_in_one_order():
 # ---- values
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
 def test_lengths(lengths):
@@ -202,12 +207,14 @@ def test_lengths(lengths):
     run(pattern, inputs=inputs_of(pattern, lengths=lengths))
 
 
+@pytest.mark.in_turn
 def test_documents():
     pattern = Pattern(queries=40, keys=40, depth=16, scores=graphs.documents)
     numbers = np.sort(np.arange(40) % 3)
     run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_biases_of_minus_infinity(parts):
@@ -222,6 +229,7 @@ def test_biases_of_minus_infinity(parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("low", [-1e9, -1e10, -1e12, -1e20, np.finfo(np.float32).min])
 @pytest.mark.parametrize("parts", [1, 2])
@@ -232,12 +240,14 @@ def test_masks_of_large_numbers(low, parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
 def test_a_large_number_in_place_of_scores(scores):
     run(Pattern(queries=20, keys=70, depth=16, scores=scores))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
 def test_large_logits(magnitude):
@@ -254,10 +264,12 @@ def test_where_weights_are_divided(share, parts):
     run(pattern, {"SPLIT_KV": parts})
 
 
+@pytest.mark.in_turn
 def test_maxima_and_sums():
     run(Pattern(queries=20, keys=70, depth=16, statistics="both"))
 
 
+@pytest.mark.in_turn
 def test_weights_of_float_are_rounded_as_values_are():
     run(Pattern(queries=20, keys=40, depth=16, weight_type="FLOAT"))
 
@@ -290,6 +302,7 @@ def test_one_key_always(name):
     assert len(run(pattern).programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("parts", [1, 2])
 def test_work_on_weights_and_result(parts):
@@ -302,6 +315,7 @@ def test_a_result_of_float():
     run(Pattern(queries=20, keys=40, out_type="FLOAT"), allowance=2.0**-8)  # of the weights
 
 
+@pytest.mark.in_turn
 def test_rows_that_are_not_guarded_are_as_the_graph_says():
     """All of a row's scores -inf: the exponentials of their differences are NaN."""
     run(
@@ -498,6 +512,7 @@ def test_best_choices_spill_nothing(name):
         assert kernel.registers * kernel.threads <= 65536
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("in_memory", [False, True], ids=["constant", "tensor"])
 @pytest.mark.parametrize("scale", [1e9, -1e10])

@@ -38,6 +38,7 @@ def drawn(logits, width, type_, seed=0):
     return [value.astype(FORMATS[type_][0]) for value in (q, k, v)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("logits", [1e3, pytest.param(1e4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("type_", FORMATS, ids=str)

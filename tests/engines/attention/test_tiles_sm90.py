@@ -39,6 +39,7 @@ PATTERNS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", PATTERNS)
@@ -61,6 +62,7 @@ def test_tiles_overlap_where_there_are_registers(width, is_numbered, overlaps):
     assert tiling.overlaps == overlaps
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("lengths", [(0, 200, 1), (130, 0, 64)])
 def test_tiles_of_lengths(lengths, monkeypatch):
@@ -70,6 +72,7 @@ def test_tiles_of_lengths(lengths, monkeypatch):
     run(pattern, inputs=inputs_of(pattern, lengths=lengths))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("compute", ["FLOAT", FAST])
 def test_fp8(compute, monkeypatch):

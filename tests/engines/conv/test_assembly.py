@@ -59,6 +59,7 @@ GATHERED = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @ARCHITECTURES
 @pytest.mark.parametrize("name", GATHERED)
@@ -67,6 +68,7 @@ def test_conv_sm80_on_every_architecture(name, target):
     assert_fits(assembled("conv_sm80", build, knobs, target), target)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
@@ -77,6 +79,7 @@ def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
     assert plan.programs[0].kernels[0].registers <= TILE_REGISTERS[tile] + 16
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("build", "knobs"),
@@ -137,6 +140,7 @@ def image_gradient_of_bytes():
     return g
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_no_tile_of_image_gradients_of_bytes_spills(tile):
@@ -144,6 +148,7 @@ def test_no_tile_of_image_gradients_of_bytes_spills(tile):
     assert_fits(assembled("conv_sm80", image_gradient_of_bytes, knobs, "sm_80"), "sm_80")
 
 
+@pytest.mark.in_turn
 def test_registers_for_three_blocks_of_groups_side_by_side():
     knobs = {"TILE_M": 64, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
     main = assembled("conv_sm80", GROUPS, knobs, "sm_90").programs[0].kernels[0]
@@ -155,6 +160,7 @@ CONVERTED = (("HALF", "INT8"), ("INT8", "BFLOAT16"), ("FP8_E4M3", "FP8_E5M2"), (
 LARGEST = {"TILE_M": 128, "TILE_N": 256, "STAGES": 3}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "types",
     [pytest.param(t, marks=() if t == CONVERTED[2] else pytest.mark.slow) for t in CONVERTED],
@@ -177,6 +183,7 @@ def assert_depthwise_fits(size, found):
             assert_fits(assembled("conv_depthwise", depthwise(size), knobs, target), target)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("size", [3, 5])
 def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
@@ -190,6 +197,7 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
     assert_depthwise_fits(size, most.values())
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(
@@ -209,6 +217,7 @@ def test_filters_of_groups_fit_their_registers(size, channels, target):
     assert_fits(assembled("conv_grouped_sm80", build, found[-1], target), target)
 
 
+@pytest.mark.in_turn
 def test_a_strip_of_groups_is_under_way_at_once():
     """Seven of nine lines, two loads of 16 bytes each, before the first product; of those each line
     has two for each row of outputs that meets it."""
@@ -231,6 +240,7 @@ def depthwise_with_epilogue():
     return g
 
 
+@pytest.mark.in_turn
 def test_pixels_that_may_be_outside_are_computed_before_the_branches_that_store_them():
     """Computed later, all taps and pixels of their sums live until there: 233 registers."""
     knobs = {"LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 4, "ARRAY_SIZE_PER_THREAD": 1}
@@ -241,6 +251,7 @@ def test_pixels_that_may_be_outside_are_computed_before_the_branches_that_store_
     assert_fits(assembled("conv_depthwise", depthwise_with_epilogue, crowded, "sm_90a"), "sm_90a")
 
 
+@pytest.mark.in_turn
 def test_a_small_strip_of_a_depthwise_convolution_is_under_way_at_once():
     """36 loads of its pixels before the first multiply-add, where registers hold them."""
     knobs = {"LOAD_SIZE": 8, "TILE_ROWS": 2, "TILE_COLS": 7, "ARRAY_SIZE_PER_THREAD": 1}

@@ -101,6 +101,7 @@ CONVOLUTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_conv_sm90_fits_its_registers(name, monkeypatch):
@@ -199,6 +200,7 @@ IMAGE_GRADIENTS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", IMAGE_GRADIENTS)
 def test_image_gradients_fit_their_registers(name, monkeypatch):
@@ -249,6 +251,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if "," in n else ()) for n in PRODUCTS]
@@ -260,6 +263,7 @@ def test_products_of_images_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_product_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("after", [scaled_with_residual, statistics])
 @pytest.mark.parametrize(
@@ -388,6 +392,7 @@ QUICK = (
 )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in COMPUTED]

@@ -278,6 +278,7 @@ def test_x_of_as_many_channels_as_y_is_an_output_too():
     run(dual([2, 64, 5, 6], 64, batch=N), {"N": 2}, knobs=SWAPPED, allowance=TIES)
 
 
+@pytest.mark.in_turn
 def test_x_is_an_output_too_beside_one_column_of_tiles():
     run(dual([1, 128, 5, 6], 80, groups=2), allowance=TIES)
 
@@ -291,6 +292,7 @@ def test_an_image_that_is_read_again_after_it():
     run(g, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_scalars_and_infinities():
     """With an infinite bias, padding stays zero; so do channels past the last."""
     g = new_graph()

@@ -35,6 +35,7 @@ def blocks_along_channels(plan, pixels, tile=32):
 
 
 # (channels of a group, its results, groups).
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ def test_groups_that_have_tiles_of_their_own(channels, results, groups, alignmen
     assert shape_of_choice(shape_of(op), op.x, Sm80Choice.of(TOGETHER)).beside == 1
 
 
+@pytest.mark.in_turn
 def test_a_tile_of_more_columns_has_one_group():
     g = new_graph()
     convolved(g, [1, 64, 5, 6], [64, 8, 3, 3], **around(1)).set_output()
@@ -77,6 +79,7 @@ def test_a_tile_of_more_columns_has_one_group():
     assert blocks_along_channels(plan, 30) == 8
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
@@ -89,6 +92,7 @@ def test_tiles(knobs):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 def test_nothing_of_a_group_reaches_another():
     """Its neighbour in the instruction's k are taps: there are no zeros to meet."""
     g = new_graph()

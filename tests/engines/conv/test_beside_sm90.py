@@ -33,6 +33,7 @@ def columns_of(plan):
 
 
 # (channels of a group, its results, groups): a panel has four groups, or two.
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_tiles(tile_m):
     assert columns_of(run(g, knobs={"TILE_M": tile_m})) == 16
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
@@ -69,6 +71,7 @@ def test_ways_through_the_tiles(knobs):
     assert columns_of(run(g, knobs=knobs)) == 32
 
 
+@pytest.mark.in_turn
 def test_nothing_of_a_group_reaches_another():
     g = new_graph()
     convolved(g, [1, 64, 5, 5], [64, 16, 3, 3], **around(1)).set_output()

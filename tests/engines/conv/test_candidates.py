@@ -51,6 +51,7 @@ def test_of_groups(name, shape):
     assert assert_candidates_are_legal(g.graph.finalize(), name, must=True)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", SURFACES)
 def test_of_drawn_convolutions(name):

@@ -63,6 +63,7 @@ def some(name):
     return name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", [some(name) for name in CASES])
@@ -183,6 +184,7 @@ def test_predictions_count_the_tiles_of_the_width_that_is_assumed():
             assert halo_work(ConvChoice.of(knobs), fusion).m == 2 * across * positions
 
 
+@pytest.mark.in_turn
 def test_a_plan_has_halos_for_widths_that_they_pay_for():
     g, target = new_graph(), of(TARGET)
     convolved(g, [32, 64, 56, width(4, 512)], [64, 64, 3, 3], **around(1)).set_output()

@@ -127,6 +127,7 @@ KNOBS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("stride", [1, 2])
@@ -147,6 +148,7 @@ def test_all_knobs_give_the_same_bits():
     assert all(np.array_equal(first, other) for (other,) in others)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("spatial", [[6, 30], [3, 3, 9]], ids=["2D", "3D"])
 @pytest.mark.parametrize("mode", ["CROSS_CORRELATION", "CONVOLUTION"])
@@ -378,6 +380,7 @@ def test_few_channels_of_each_pixel_take_whole_sectors():
     assert 250e-6 < CONV_DEPTHWISE.predict(fusion, knobs, of("sm_90a")).seconds < 310e-6
 
 
+@pytest.mark.in_turn
 def test_it_runs_where_the_choice_is_left_to_heuristics():
     g = new_graph()
     convolved(g, [2, 96, 14, 14], [96, 1, 5, 5], **around(2))

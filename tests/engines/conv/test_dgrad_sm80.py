@@ -19,6 +19,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm80", knobs=knobs, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -30,6 +31,7 @@ def test_a_filter_that_is_transposed_by_ldmatrix(name):
     assert ptx_of(plan).count("cp.async.cg.shared.global") > 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "compute", "made"), [("f32", "f32", "f32"), ("i8", "i32", "i32"), ("bf16", "f32", "f16")]
@@ -91,6 +93,7 @@ TOGETHER = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", TOGETHER)
@@ -148,6 +151,7 @@ def test_one_plan_serves_every_size():
 # ---- strides: phases of the pixels, in one launch
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", STRIDED)
@@ -158,6 +162,7 @@ def test_strides_in_one_launch(name):
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("what", ["three channels", "first", "i8"])
 def test_strides_of_operands_that_come_one_by_one(what):
@@ -175,6 +180,7 @@ def test_strides_of_operands_that_come_one_by_one(what):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", ["one tap: most pixels are zeros", "groups", "uneven, flipped"])
 def test_a_mask_and_sums_of_a_batch_norm_join_all_phases(name):

@@ -65,6 +65,7 @@ def test_pixels_with_their_halo(x, w, parameters, tile):
     run(g, knobs=with_halo(g, *tile))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "compute", "made"),
@@ -94,6 +95,7 @@ def test_groups_of_bytes():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["first", "cast", "one channel"])
 def test_filters_that_are_copied(layout):
@@ -110,6 +112,7 @@ def test_filters_that_are_copied(layout):
     assert len(plan.programs[0].kernels) == 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
@@ -167,6 +170,7 @@ STRIDED = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
@@ -181,6 +185,7 @@ def test_strides_in_one_launch(name, knobs):
     assert ("st.global.v4.b32" in ptx_of(plan)) == by_threads
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("groups", "knobs"), [(1, SMALL), (2, SMALL), (1, SWAPPED), (2, SWAPPED)])
 def test_boxes_behind_the_channels_of_a_group_are_not_stored(groups, knobs):
@@ -192,6 +197,7 @@ def test_boxes_behind_the_channels_of_a_group_are_not_stored(groups, knobs):
     assert "im2col_no_offs" in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("channels", [40, 264])
 def test_pixels_that_meet_no_tap_are_stored_beside_the_products(channels):
@@ -201,6 +207,7 @@ def test_pixels_that_meet_no_tap_are_stored_beside_the_products(channels):
     assert "{0, 0, 0, 0}" in ptx_of(run(g, knobs=SMALL))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
 def test_pixels_that_meet_no_tap_have_tiles_where_something_follows(knobs):
@@ -223,6 +230,7 @@ def of_norm(g, dx):
         g.reduction(value, "add").set_dim(one).set_output().set_data_type(dtypes.f32)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
@@ -325,6 +333,7 @@ def test_ways_through_the_phases(knobs):
     run(g, knobs={**SMALL, **knobs}, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_what_is_added_to_groups_that_begin_inside_16_bytes():
     """No box of TMA begins there: the second operand is read by threads."""
     g = new_graph()

@@ -36,6 +36,7 @@ def layer(x, w, io=dtypes.f16, **options):
     return g, y
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "tile", [pytest.param(t, marks=slow if t in ("64x128", "256x128") else ()) for t in TILES]
@@ -55,6 +56,7 @@ def test_statistics_of_one_channel():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_statistics_alone_of_groups():
     """Nothing else is stored; the first group's channels end inside a tile."""
     g = new_graph()
@@ -99,6 +101,7 @@ def test_channels_first_and_work_before_it():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_integers():
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
     y = convolved(g, [1, 16, 5, 6], [24, 16, 3, 3], **around(1)).set_data_type(dtypes.i32)
@@ -135,6 +138,7 @@ def test_relu_with_its_mask_and_statistics():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("y", ["first", "last"])
 def test_mask_of_rows_of_pixels_with_channels_first(y):

@@ -86,6 +86,7 @@ def knobs_of(g, form):
     return found if isinstance(found, dict) else with_halo(g, *found)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -144,6 +145,7 @@ def test_one_plan_serves_every_size(form):
     run(g, {"N": 3, "H": 11}, plan=plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["rows", "swapped"])
 def test_statistics_alone(knobs):
@@ -161,6 +163,7 @@ def test_statistics_alone(knobs):
     assert "ld.global" not in before.rpartition(".entry")[2]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("form", [pytest.param("rows", marks=slow), "swapped", "halo"])
 def test_batch_norm_is_finished_by_the_second_launch(form):
@@ -195,6 +198,7 @@ def test_a_residual_before_them_comes_by_tma(form):
 DIMS = {"channels": [1, 40, 1, 1], "pixels": [2, 1, 5, 7], "everything": [1, 1, 1, 1]}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -247,6 +251,7 @@ def test_integers_are_exact(knobs):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 def test_amax_for_fp8_scaling_beside_the_scaled_output():
     g = new_graph(dtypes.f8e4m3)
     y = convolved(g, [2, 32, 5, 6], [48, 32, 3, 3], **around(1))
@@ -269,6 +274,7 @@ def test_channels_that_have_no_pairs_or_few(columns):
 # ---- schedules
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -322,6 +328,7 @@ def test_every_run_gives_the_same_bits(form):
 # ---- booleans
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(

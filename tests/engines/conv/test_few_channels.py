@@ -75,6 +75,7 @@ def test_padding_is_zeros_that_are_multiplied(few):
 # ---- sizes and layouts
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @each
 def test_batch_and_spatial_dims_are_arguments(few):
@@ -118,6 +119,7 @@ def test_channels_that_are_not_aligned(few):
 # ---- neighbours
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("size", [[4, 5], [3, 4, 3]], ids=["2D", "3D"])
 @each

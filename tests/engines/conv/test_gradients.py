@@ -40,6 +40,7 @@ def test_types(gradient, io):
     check(g, engine="fallback", slack=8.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("gradient", [dgrad, wgrad])
 def test_integers_are_exact(gradient):
@@ -48,6 +49,7 @@ def test_integers_are_exact(gradient):
     check(g, engine="fallback")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
 def test_types_that_differ_and_channels_first(of_gradient):
@@ -57,6 +59,7 @@ def test_types_that_differ_and_channels_first(of_gradient):
     check(g, engine="fallback")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("case", PEERS)
 @pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
@@ -67,6 +70,7 @@ def test_where_libraries_were_wrong(of_gradient, case):
     check(g, engine="fallback", slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("case", PEERS)
 @pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
@@ -86,6 +90,7 @@ LAYERS = (
 )
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("io", "allowance"), [("f32", 1e-5), ("bf16", 2.0**-8)])
 @pytest.mark.parametrize("target", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.sm90)])
@@ -105,6 +110,7 @@ def test_gradients_through_layers(target, io, allowance):
     check(g, target=target, slack=8.0, allowance=allowance)
 
 
+@pytest.mark.in_turn
 def test_what_comes_before_and_after_dgrad():
     """ReLU's gradient before; a residual, a bias and ReLU after; the batch is an argument."""
     g = new_graph()
@@ -116,6 +122,7 @@ def test_what_comes_before_and_after_dgrad():
     check(g, {"N": 3}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_what_comes_before_and_after_wgrad():
     """ConvBNwgrad's scale, bias and ReLU, whose padding is of zeros; a scaled gradient after."""
     g = new_graph()
@@ -137,6 +144,7 @@ def test_gradients_of_image_filter_and_bias_of_one_graph():
     assert len(plan.programs[0].fusions) == 3
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("op", ["conv_dgrad", "conv_wgrad"])
 def test_vectors_whose_strides_follow(op):

@@ -53,6 +53,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_shapes(name):
@@ -72,6 +73,7 @@ KNOBS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", KNOBS)

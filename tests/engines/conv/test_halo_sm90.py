@@ -80,6 +80,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -91,6 +92,7 @@ def test_shapes(name):
     assert ".im2col" not in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 def test_strides_of_pixels_that_are_copied_first():
     """Each phase begins at a pixel of its own in the workspace."""
     g = new_graph()

@@ -69,6 +69,7 @@ def test_everything_channels_first(form):
     assert copies == [True] * before + [False] + [True] * after
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -97,6 +98,7 @@ def test_along_pixels_results_stay_as_they_are():
     assert run(g, knobs=FORMS["along pixels"])[0] == [False]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("io", "channels"),
@@ -185,6 +187,7 @@ def test_the_same_tensor_is_copied_once():
     assert run(g)[0] == [True, False]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("y", [image, pytest.param(first, marks=slow)], ids=["NHWC", "NCHW"])
 def test_first_layer(y):
     g = new_graph()
@@ -230,6 +233,7 @@ def test_two_engines_copy_one_image_each_for_itself():
     assert ["_copy" in step.launch.kernel for step in steps] == [True, False, True, True, False]
 
 
+@pytest.mark.in_turn
 def test_uids_of_copies_are_nobody_elses():
     g = new_graph()
     x = g.tensor([1, 16, 5, 6], packed([1, 16, 5, 6]), uid=5)

@@ -72,6 +72,7 @@ def test_types(io):
     check(g, engine="fallback", slack=8.0)
 
 
+@pytest.mark.in_turn
 def test_integers_are_exact():
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
     convolved(g, [1, 4, 4, 4], [3, 4, 3, 3], **around(1)).set_data_type(dtypes.i32)
@@ -93,6 +94,7 @@ def test_what_comes_before_and_after_and_a_batch_that_is_an_argument():
 H, W = (dnnc.Dim(name, min=4, max=64) for name in "HW")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("taps", "parameters"),
@@ -122,6 +124,7 @@ def test_padding_is_zeros_that_are_multiplied():
     check(g, inputs=inputs, engine="fallback")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("io", "engine"), [("f16", "conv_sm80"), ("f64", "fallback")])
 def test_a_convolution_always_has_an_engine(io, engine):

@@ -57,6 +57,7 @@ def test_tiles_of_phases_have_as_many_steps_as_their_taps():
     run(g, knobs={**PING_PONG, "STAGES": 3})
 
 
+@pytest.mark.in_turn
 def test_groups_side_by_side():
     g = new_graph()
     convolved(g, [2, 64, 7, 11], [64, 16, 3, 3], **around(1)).set_output()
@@ -65,6 +66,7 @@ def test_groups_side_by_side():
     assert plan.programs[0].fusions[0].knobs["WARP_SPEC_CFG"] == 4
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_statistics():
     g = new_graph()
@@ -85,6 +87,7 @@ def test_a_batch_norm_beside_swapped_tiles():
     assert after.index("fence.proxy.async") < after.index("mbarrier.arrive")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f32], ids=str)
 def test_other_types(dtype):

@@ -115,6 +115,7 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", pytest.param("bf16", marks=slow)])
 def test_scale_bias_residual_relu_and_two_outputs(io):
@@ -127,6 +128,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_what_varies_along_images_and_pixels_numbers_and_places():
     g = new_graph()
     y = multiplied(g, first(g, [3, 16, 4, 6]), filter_of(g, 16, 16))
@@ -136,6 +138,7 @@ def test_what_varies_along_images_and_pixels_numbers_and_places():
     run(g, slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_operations_before():
     g = new_graph()
@@ -191,6 +194,7 @@ def test_what_another_kernel_reads_lies_where_its_strides_say(y):
     check(g, target=TARGET, partition="0|1 2", choices="|".join(best), slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_relu_and_its_mask():
     g = new_graph()
     y = multiplied(g, first(g, [2, 24, 4, 8]), filter_of(g, 40, 24))
@@ -209,6 +213,7 @@ def test_one_plan_serves_every_size():
     check(g, {"N": 3, "H": 11, "W": 8}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_symbols_that_keep_rows_aligned():
     g = new_graph()
     wide = dnnc.Dim("W", min=8, max=64, multiple_of=8)
@@ -232,6 +237,7 @@ def test_other_types_with_results_channels_first(io):
     run(g, allowance=2.0**-10)
 
 
+@pytest.mark.in_turn
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_nothing_of_an_image_reaches_another():
     g = new_graph()

@@ -51,6 +51,7 @@ def run(engine_name, seed, *, is_gradient=False):
         )
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("engine", ["conv_sm80", "conv_depthwise", "conv_grouped_sm80"])
@@ -58,6 +59,7 @@ def test_on_any_architecture(engine, seed):
     run(engine, seed)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -37,6 +37,7 @@ def run(name, seed):
         )  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", ENGINES)

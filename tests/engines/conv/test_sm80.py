@@ -31,6 +31,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm80", knobs=knobs, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", [*CASES, *MORE])
@@ -44,6 +45,7 @@ def test_shapes(name):
     assert "mma.sync" in ptx
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", OTHER_LAYOUTS)
@@ -82,6 +84,7 @@ def test_an_axis_of_one_element_does_not_unalign_copies():
     assert "], 16, %r" in ptx_of(run(g))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("channels", [16, 3])
@@ -93,6 +96,7 @@ def test_one_plan_serves_every_size(channels, n):
     run(g, {"N": n, "H": 7, "W": 4 + n})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("channels", [16, 3])
 def test_images_of_more_elements_than_32_bits_count(channels):
@@ -102,6 +106,7 @@ def test_images_of_more_elements_than_32_bits_count(channels):
     assert "mul.lo.s64" in ptx_of(run(g, {"N": 2}))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_every_tile(tile):
@@ -111,6 +116,7 @@ def test_every_tile(tile):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("depth", "stages"), [(32, 2), (32, 6), (64, 2), (64, 3)])
 @pytest.mark.parametrize("channels", [3, 64])
@@ -120,6 +126,7 @@ def test_depths_and_stages(channels, depth, stages):
     run(g, knobs={**SMALL, "TILEK": depth, "STAGES": stages})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("taps", "spatial", "layout"),
@@ -136,6 +143,7 @@ def test_filters_of_as_many_taps_as_a_number_has_bits_and_more(taps, spatial, la
 # ---- types
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("channels", [16, 3])
 def test_bf16_and_a_flipped_filter(channels):
@@ -146,6 +154,7 @@ def test_bf16_and_a_flipped_filter(channels):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("channels", [32, 12, 3])
 def test_integers_are_exact(channels):
@@ -155,6 +164,7 @@ def test_integers_are_exact(channels):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("products", "allowance"), [(3, 2.0**-20), (1, 2.0**-10)])
 @pytest.mark.parametrize("channels", [20, 3])
@@ -166,6 +176,7 @@ def test_f32_as_tf32(channels, products, allowance):
     assert ("DOWN_CONVERT_INPUTS" in fusion.notes) == (products == 1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("channels", [8, 3])
@@ -184,6 +195,7 @@ def test_infinities_fall_where_the_reference_has_them(channels):
     run(g, inputs=inputs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("c_group", [8, 2, 3])
 def test_an_infinite_channel_stays_in_its_group(c_group):
@@ -207,6 +219,7 @@ def scaled(g, x, channels):
     return g.relu(g.add(g.mul(x, scale), bias)).set_data_type(dtypes.f16)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -224,6 +237,7 @@ def test_scale_bias_and_relu_before_and_after(channels, c_group, layout):
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["conv_sm80"]
 
 
+@pytest.mark.in_turn
 def test_images_and_filters_of_8_bits_are_dequantised_on_the_way():
     g = new_graph()
     x, w = (image(g, dims, data_type=dtypes.i8) for dims in ([1, 16, 5, 5], [24, 16, 3, 3]))
@@ -232,6 +246,7 @@ def test_images_and_filters_of_8_bits_are_dequantised_on_the_way():
     run(g, slack=4.0)
 
 
+@pytest.mark.in_turn
 def test_a_sum_of_two_images_of_other_layouts():
     g = new_graph()
     dims = [2, 8, 4, 5]
@@ -240,6 +255,7 @@ def test_a_sum_of_two_images_of_other_layouts():
     run(g, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_a_view_before():
     g = new_graph()
     x = g.slice(image(g, [2, 16, 6, 7]), [slice(None), slice(4, 12), slice(1, 5), slice(None)])
@@ -250,6 +266,7 @@ def test_a_view_before():
 # ---- what comes after
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])
@@ -262,6 +279,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io):
     run(g, slack=3.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("layout", "q", "groups"),
@@ -285,6 +303,7 @@ def test_output_layouts(layout, q, groups):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_broadcasts_residuals_and_numbers_by_value():
     g = new_graph()
     y = convolved(g, [2, 16, 5, 6], [24, 16, 3, 3], **around(1))
@@ -295,6 +314,7 @@ def test_broadcasts_residuals_and_numbers_by_value():
     run(g, slack=4.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f8E4M3FN", "i8", "i32"])
 def test_output_types(output):
@@ -406,6 +426,7 @@ def vectorised(g, dims, count):
     return g.reshape(apart).set_dim(dims)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("count", [4, pytest.param(32, marks=pytest.mark.slow)])
 def test_vectorised_channels_are_read_in_place(count):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32, intermediate_data_type=dtypes.i8)

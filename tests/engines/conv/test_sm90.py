@@ -32,6 +32,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm90", knobs=knobs, target=TARGET, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -53,6 +54,7 @@ def test_a_flipped_filter(io):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_one_plan_serves_every_size(n):
@@ -62,6 +64,7 @@ def test_one_plan_serves_every_size(n):
     run(g, {"N": n, "H": 7, "W": 4 + n})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"),
@@ -73,6 +76,7 @@ def test_tiles(rows, columns):
     run(g, knobs={**SMALL, "TILE_M": rows, "TILE_N": columns})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2)], ids=str)
 def test_clusters_share_their_loads(cluster):
@@ -84,6 +88,7 @@ def test_clusters_share_their_loads(cluster):
     assert ".multicast::cluster" in ptx_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [{"SPLIT_K_SLC": 4}, {"STAGES": 5}], ids=str)
 def test_ways_through_the_tiles(knobs):
@@ -128,6 +133,7 @@ def test_blocks_work_through_many_tiles():
 # ---- other dims, groups, types
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", MORE)
@@ -138,6 +144,7 @@ def test_dims_and_groups(name):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_groups_of_volumes_that_fill_half_of_a_panel():
     """A panel of 64 bytes ends with their channels."""
     g = new_graph()
@@ -157,6 +164,7 @@ def test_groups_with_an_epilogue_and_symbols():
         run(g, {"N": 3, "H": 7, "W": 5}, slack=3.0, knobs={**SMALL, **blocks})
 
 
+@pytest.mark.in_turn
 def test_an_infinite_channel_stays_in_its_group():
     """A panel of channels reaches past the group's; what comes next is not multiplied."""
     g = new_graph()
@@ -189,6 +197,7 @@ def test_integers_are_exact():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_f32_is_rounded_to_tf32_and_says_so():
     g = new_graph(dtypes.f32)
     convolved(g, [1, 36, 5, 4], [24, 36, 3, 3], **around(1)).set_output()
@@ -206,6 +215,7 @@ def test_groups_of_3d_convolutions_have_whole_panels():
 # ---- what comes after
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", ["f16", "bf16"])
@@ -221,6 +231,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io):
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["conv_sm90"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("output", ["f32", "f8E4M3FN", "i8", "i32"])
 def test_output_types(output):
@@ -231,6 +242,7 @@ def test_output_types(output):
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["gaps between rows", "gaps between pixels"])
 def test_output_layouts(layout):
@@ -246,6 +258,7 @@ def test_output_layouts(layout):
     assert stores == (layout == "gaps between pixels")
 
 
+@pytest.mark.in_turn
 def test_broadcasts_along_images_and_pixels():
     """An operand that is read at a few of the pixel's axes takes its number apart."""
     g = new_graph()
@@ -268,6 +281,7 @@ def test_two_residuals_one_of_another_layout(knobs):
     run(g, knobs={**SMALL, **knobs}, slack=4.0)
 
 
+@pytest.mark.in_turn
 def test_a_residual_that_is_the_input():
     g = new_graph()
     x = image(g, [1, 64, 5, 6])

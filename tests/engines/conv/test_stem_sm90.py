@@ -48,6 +48,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", CASES)
@@ -62,6 +63,7 @@ def test_shapes(name):
     assert before.rindex("fence.proxy.async") < before.rindex("mbarrier.arrive")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("columns", [96, 128, 192, 256])
 def test_channels(columns):
@@ -123,6 +125,7 @@ def test_scale_bias_residual_relu_and_two_outputs(io, rows):
     run(g, slack=3.0, knobs={**SMALL, "TILE_M": rows, "TILE_N": 96})
 
 
+@pytest.mark.in_turn
 def test_what_varies_along_images_rows_and_columns():
     g = new_graph()
     y = convolved(g, [3, 3, 10, 40], [16, 3, 3, 3], **around(1, 2))
@@ -139,6 +142,7 @@ def test_one_plan_serves_every_height_and_number_of_images(n, h):
     run(g, {"N": n, "H": h})
 
 
+@pytest.mark.in_turn
 def test_widths_that_are_symbols():
     g = new_graph()
     w = dnnc.Dim("W", min=8, max=64, multiple_of=8)

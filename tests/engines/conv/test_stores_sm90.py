@@ -49,6 +49,7 @@ def test_what_is_not(x, w, stride):
     assert hints(g) == (0, 0)
 
 
+@pytest.mark.in_turn
 def test_a_residual_is_read():
     g, y = graph_of([256, 64, 56, 56], [256, 64, 1, 1])
     y.set_output(False)
@@ -56,6 +57,7 @@ def test_a_residual_is_read():
     assert hints(g) == (0, 0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("swaps", [0, 1])
 def test_they_are_right(swaps, monkeypatch):

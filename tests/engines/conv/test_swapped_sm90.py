@@ -57,6 +57,7 @@ def test_clusters_share_their_loads(cluster):
     run(g, knobs={**SWAPPED, **blocks})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "knobs",
@@ -79,6 +80,7 @@ def test_one_plan_serves_every_size(n):
     run(g, {"N": n, "H": 7, "W": 4 + n}, knobs=SWAPPED)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", ["f16", "bf16"])
 @pytest.mark.parametrize("tile", [(64, 64), (384, 64), (128, 128)], ids=str)

@@ -127,6 +127,7 @@ def test_pairs_on_any_architecture(name):
     assert "DOWN_CONVERT_INPUTS" not in notes_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", [some(name, "i8 by i8, FLOAT", "bf16 by f16") for name in PAIRS])
@@ -149,6 +150,7 @@ def test_f32_beside_another_type_is_three_products(name):
     assert "DOWN_CONVERT_INPUTS" not in notes_of(plan)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("name", WIDE)
@@ -168,6 +170,7 @@ def test_what_rounds_f32_comes_after_what_does_not(target):
     assert ranked[0].engine.name == "conv_sm80"
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "dims",
@@ -184,11 +187,13 @@ def test_channels_first():
     gathered(of_types("f16", "i8", (x, w), (packed(x), packed(w))), allowance=2e-6)
 
 
+@pytest.mark.in_turn
 def test_fast_sums_of_fp8_are_f32_where_fp8_is_not_multiplied():
     g = of_types("f8E4M3FN", "f8E5M2", compute_data_type="FAST_FLOAT_FOR_FP8")
     assert "REDUCED_PRECISION_REDUCTION" not in notes_of(gathered(g, allowance=2e-6))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.sm90
 @pytest.mark.parametrize("form", ["swapped", "halo"])
@@ -198,6 +203,7 @@ def test_other_forms_on_hopper(form):
     by_tma(g, {**HOPPER, "SWAP_AB": 1} if form == "swapped" else with_halo(g, 4))
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_filters_that_lie_otherwise_are_converted_where_they_are_moved():
     x, w = [1, 16, 5, 6], [24, 16, 3, 3]
@@ -205,6 +211,7 @@ def test_filters_that_lie_otherwise_are_converted_where_they_are_moved():
     assert len(by_tma(g, allowance=2e-6).programs[0].kernels) == 2
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_a_filter_that_is_cast_by_hand_is_a_copy_too():
     g = new_graph()
@@ -224,6 +231,7 @@ def test_a_filter_that_is_read_elsewhere_keeps_its_type_there():
     by_tma(g, allowance=2e-5)
 
 
+@pytest.mark.in_turn
 @pytest.mark.sm90
 def test_two_converted_groups_keep_infinities_apart():
     g = of_types("bf16", "f16", ([1, 32, 4, 4], [32, 16, 1, 1]), padding=[0, 0])
@@ -237,6 +245,7 @@ def test_two_converted_groups_keep_infinities_apart():
     by_tma(g, inputs=inputs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
 def test_a_virtual_x_of_f32_takes_the_filters_16_bits(io):

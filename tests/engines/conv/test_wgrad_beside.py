@@ -162,6 +162,7 @@ COMPUTED = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def run(g, sizes=None, **options):
     return check(g, sizes, slack=4.0, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
@@ -56,6 +57,7 @@ def test_sums_of_parts_may_begin_past_2_to_the_31():
     assert re.search(rf"mul\.wide\.\w+\s[^;]*, {4 * 9 * channels};", first)
 
 
+@pytest.mark.in_turn
 def test_one_plan_serves_every_size():
     g, w = test_conv.new_graph(), [16, 1, 3, 3]
     x = [dnnc.Dim("N", min=1, max=16), 16, 6, dnnc.Dim("W", min=4, max=64)]

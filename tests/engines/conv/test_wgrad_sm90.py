@@ -309,6 +309,7 @@ def test_parts_need_steps_for_the_blocks_that_share_them():
         run(g, knobs={"SPLIT_K_SLC": 2, "SPLIT_K_BUF": 2})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ RANKS = [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), *((8, rank) for rank in range(8
 # ---- against the reference
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("devices", "rank"), RANKS)
 @pytest.mark.parametrize("name", BUILDERS)
@@ -96,6 +97,7 @@ def test_every_device(name, devices, rank):
     assert [f.engine for f in plan.programs[0].fusions].count("peers") == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
@@ -187,6 +189,7 @@ def all_devices(plans, given, devices, channels):
     return [run(rank) for rank in range(devices)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("devices", [2, 3])
 @pytest.mark.parametrize("fused", [False, True], ids=["alone", "fused"])

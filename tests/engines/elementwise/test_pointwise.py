@@ -29,6 +29,7 @@ def new_graph(io=dtypes.f16, **options):
     return dnnc.pygraph("pointwise", **{**defaults, **options})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_examples_of_every_operation(op, number, build):
@@ -47,6 +48,7 @@ def test_examples_of_every_operation(op, number, build):
           allowance=allowance, **options)  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("mode", [m for m in MODES if m.domain == "float"], ids=lambda m: m.name)
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
@@ -190,6 +192,7 @@ def test_packed_booleans_out_and_in(n):
     check(g, inputs=random_inputs(g.graph.finalize(), {}))
 
 
+@pytest.mark.in_turn
 def test_packed_booleans_in_another_order():
     g = new_graph()
     x, y = g.tensor([3, 5, 7], [35, 1, 5]), g.tensor([3, 5, 7])
@@ -343,6 +346,7 @@ def test_floats_to_bytes(to, source, pad):
     assert "setp.nan" not in ptx
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("to", [dtypes.f32, dtypes.f16, dtypes.bf16], ids=str)

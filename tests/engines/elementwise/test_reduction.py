@@ -85,6 +85,7 @@ def test_sums_of_columns_that_fill_shared_memory(count, dtype):
 KNOBS = [(rows, slices) for rows in (1, 4, 32, 64, 256) for slices in (1, 4)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("rows", "slices"), KNOBS)
@@ -98,6 +99,7 @@ def test_rows_and_slices(rows, slices, axes):
     assert len(plan.programs[0].variants[0].steps) == (1 if slices == 1 else 2)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("m", [1, 2, 31, 100])
 @pytest.mark.parametrize("n", [1, 3, 8, 40, 1000])
@@ -130,6 +132,7 @@ def test_two_reductions_of_the_same_axes_are_one_kernel():
     assert len(plan.programs[0].kernels) == 1
 
 
+@pytest.mark.in_turn
 def test_nan_anywhere_gives_nan():
     for mode, axes in itertools.product(("max", "min", "amax"), ((0,), (1,))):
         g = new_graph(dtypes.f32)

@@ -233,6 +233,7 @@ def after_a_product(columns, *, is_tested):
     return g, inputs
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "is_tested", "target", "engines"),

@@ -335,6 +335,7 @@ def patch(rows, columns):
     return {"TILE_ROWS": rows, "TILE_COLS": columns}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [patch(2, 2), patch(3, 1), patch(1, 4)], ids=str)
 @pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])
@@ -346,6 +347,7 @@ def test_patches_of_pooling(mode, where, knobs):
     check(g, engine="resample", knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("knobs", [patch(2, 2), patch(2, 3), patch(4, 1)], ids=str)
 @pytest.mark.parametrize("dims", [[2, 8, 7, 6], [1, 8, 8, 4]], ids=["ends", "whole"])

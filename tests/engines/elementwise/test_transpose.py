@@ -87,6 +87,7 @@ def clauses(g):
 TYPES = [t for t in dtypes.ALL if t.kind != "b"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("io", TYPES, ids=str)
@@ -119,6 +120,7 @@ def test_mixed_types(mixed):
     check_transpose(g)
 
 
+@pytest.mark.in_turn
 def test_symbols_are_sizes_of_any_kind():
     g = new_graph()
     row_major(g.add(transposed(g, [M, N]), g.tensor([M, N])))
@@ -156,6 +158,7 @@ def test_batches(dims):
     check_transpose(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("dims", [[2, 24, 5, 8], [1, 3, 7, 9], [3, 64, 1, 40], [2, 5, 2, 3, 8]])
@@ -179,6 +182,7 @@ def test_channels_first_and_last(io, dims):
 ORDERS = list(itertools.permutations(range(3)))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("out", ORDERS, ids=str)
 @pytest.mark.parametrize("pad", [0, 1])
@@ -210,6 +214,7 @@ SHORT = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("is_slow", [True, False], ids=["transposed", "row-major"])
@@ -276,6 +281,7 @@ def test_small_tiles_of_any_number_of_batches():
         check(g, {"B": count}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_short_groups_beside_symbols():
     rows = dnnc.Dim("R", max=4096, multiple_of=16)
     for own in ([2, 4, rows], [2, rows, 4]):
@@ -342,6 +348,7 @@ def test_views_in_a_chain():
     check_transpose(g)
 
 
+@pytest.mark.in_turn
 def test_axes_of_the_batch_are_exchanged():
     """Both are transposed, and only the batch tells one from the other."""
     g = new_graph()
@@ -433,6 +440,7 @@ def swept(g):
         return found.slow, found.groups, sorted(r.path(found.dims) for r in found.transposed)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("seeds", [range(at, at + 12) for at in range(0, 60, 12)], ids=str)
 def test_drawn_graphs(seeds):
@@ -452,6 +460,7 @@ def test_drawn_graphs(seeds):
 # ---- knobs and choice
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8], ids=str)
@@ -566,6 +575,7 @@ def large(io):
     return g
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f64], ids=str)

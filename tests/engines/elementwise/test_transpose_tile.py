@@ -39,6 +39,7 @@ def layouts(tile):
     ]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 def test_every_element_has_a_place(tile):

@@ -242,6 +242,7 @@ def test_what_counts_indices_is_left_as_it_is():
 # ---- convolutions
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("target", "count", "y_count"),
@@ -261,6 +262,7 @@ def test_a_layer_of_groups():
     check(layer(4, (1, 32, 4, 5), (32, 16, 3, 3)), target="sm_80")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("target", ["sm_90a", pytest.param("sm_80", marks=slow)])
 @pytest.mark.parametrize("count", [32, pytest.param(4, marks=slow)])
 def test_operands_of_a_layer_are_copied_first(target, count):

@@ -57,6 +57,7 @@ def relu_with_mask(m, n, **options):
 # ---- sizes and tiles
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("m", [1, 37, 64, 75])
 @pytest.mark.parametrize("n", [8, 56, 64, 72, 200])
@@ -64,6 +65,7 @@ def test_relu_and_its_mask(m, n):
     run(relu_with_mask(m, n))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tall", [SMALL, TALL], ids=["64", "128"])
 @pytest.mark.parametrize("columns", [8, 16, 32, 64, 96, 192])
@@ -72,6 +74,7 @@ def test_tiles(tall, columns):
     run(relu_with_mask(133, columns + 24), knobs={**tall, "TILE_N": columns})
 
 
+@pytest.mark.in_turn
 def test_two_blocks_of_rows_of_a_warpgroup():
     run(relu_with_mask(300, 72), knobs={**SMALL, "TILE_M": 256})
 
@@ -94,6 +97,7 @@ def test_sizes_known_at_run_time():
     run(relu_with_mask(M, N), {"M": 70, "N": 88})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_clusters_some_of_whose_blocks_lie_past_the_end(cluster):
@@ -102,6 +106,7 @@ def test_clusters_some_of_whose_blocks_lie_past_the_end(cluster):
     run(relu_with_mask(3 * 64, 3 * 64), knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("splits", "columns"), [(2, 16), (2, 64), (4, 96), (4, 8), (8, 64)])
 def test_split_k(splits, columns):
@@ -119,6 +124,7 @@ def test_a_boolean_output_alone():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_two_boolean_outputs_and_two_others():
     g, c = product(70, 88)
@@ -155,6 +161,7 @@ def test_rows_with_gaps_and_bytes_between_them():
     assert "st.global.b8" in plan.blobs[1].decode()
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("dims", [[1, 70, 1], [1, 1, 136], [1, 1, 1]], ids=str)
 def test_reductions_at_the_exit_beside_it(dims):
@@ -164,6 +171,7 @@ def test_reductions_at_the_exit_beside_it(dims):
     run(g)
 
 
+@pytest.mark.in_turn
 def test_mask_of_a_softmax():
     g, c = product(70, 40)
     p = softmax(g, c, [1, 70, 1]).set_output()
@@ -172,6 +180,7 @@ def test_mask_of_a_softmax():
     run(g, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_mask_of_a_gated_pair():
     g = new_graph(dtypes.bf16)
     x = g.tensor([1, 70, 40])
@@ -181,6 +190,7 @@ def test_mask_of_a_gated_pair():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("columns", [72, 69])
 def test_boolean_inputs_beside_the_product(columns):

@@ -77,6 +77,7 @@ GRAPHS = {
 }
 
 
+@pytest.mark.in_turn
 def test_groups_side_by_side_with_residuals_fit_shared_memory():
     """Rows of their filters are a part of a panel, and stages smaller than with whole ones."""
     g = new_graph(dtypes.f16)

@@ -58,6 +58,7 @@ def test_over_rows_columns_matrices_and_all():
     run(g)
 
 
+@pytest.mark.in_turn
 def test_over_matrices_alone():
     """Each element of a tile is a partial."""
     g, c = product(37, 45, (2, 3))
@@ -66,6 +67,7 @@ def test_over_matrices_alone():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("tile", [(256, 128), (128, 64)], ids=str)
 def test_tiles(tile):
@@ -84,6 +86,7 @@ def test_one_plan_serves_every_size_and_what_follows():
     run(g, {"M": 100}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_integers():
     g, c = product(40, 72, operand=dtypes.i8)
     c.set_output().set_data_type(dtypes.i32)
@@ -105,6 +108,7 @@ def test_relu_and_its_mask(stored):
     run(g, {"M": 37})
 
 
+@pytest.mark.in_turn
 def test_mask_of_contiguous_columns_beside_rows_and_sums():
     g, c = product(40, 37, (2,))
     mask(g, c, [40 * 37, 1, 40])

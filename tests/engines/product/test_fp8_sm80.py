@@ -42,6 +42,7 @@ def instructions(plan):
     return [(part.split()[0], part.rsplit("{", 1)[1].rstrip("}").split(", ")) for part in found]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("target", ["sm_89", "sm_90"])
@@ -70,6 +71,7 @@ def test_sums_are_apart_unless_fewer_bits_are_asked_for():
         assert ("REDUCED_PRECISION_REDUCTION" in notes) == (not is_apart)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_89", "sm_90"])
 def test_scales_and_amax_in_one_fusion(target):

@@ -39,6 +39,7 @@ def run_weights(g, sizes=None, **options):
     return run(g, sizes, inputs=inputs, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
 @pytest.mark.parametrize("operand", [dtypes.bf16, dtypes.f16], ids=str)
@@ -74,6 +75,7 @@ def test_what_is_not_zero_where_k_ends():
     run(g, knobs=ROWS, allowance=2.0**-9)
 
 
+@pytest.mark.in_turn
 def test_scales_along_k_and_along_rows():
     """An operand that k does not change is loaded before the loop, the rest inside it."""
     g = new_graph(dtypes.f16)
@@ -103,12 +105,14 @@ def test_clusters_share_raw_tiles(cluster):
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.in_turn
 def test_split_k():
     g = weights_of_8_bits(dtypes.i8, 60, 128, 320)
     knobs = {**SWAPPED, "TILE_N": 128, "SPLIT_K_SLC": 2}
     run_weights(g, knobs=knobs, allowance=depth_allowance(320))
 
 
+@pytest.mark.in_turn
 def test_batches_and_many_tiles():
     g = new_graph(dtypes.bf16)
     a = g.tensor([3, 64, 64])
@@ -119,6 +123,7 @@ def test_batches_and_many_tiles():
     run(g, knobs=SWAPPED, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_a_gated_pair_of_one_computed_operand():
     g = new_graph(dtypes.bf16)
     a, s = g.tensor([1, 80, 128]), g.tensor([1, 1, 128])
@@ -128,6 +133,7 @@ def test_a_gated_pair_of_one_computed_operand():
     run(g, knobs=ROWS, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_experts_of_weights_of_8_bits():
     g = new_graph(dtypes.bf16)
     token = g.tensor([1, 50, 64], name="token")

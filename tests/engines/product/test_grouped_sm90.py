@@ -38,6 +38,7 @@ def test_offsets(first, scale):
     run(g, [scale * row for row in first])
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.f8e4m3], ids=str)
 @pytest.mark.parametrize("layout", ["row", "column"])
@@ -52,6 +53,7 @@ def test_types_and_layouts_of_weights(io, layout):
     run(g, [0, 20, 60], allowance=allowance)
 
 
+@pytest.mark.in_turn
 def test_tall_tiles_of_which_half_have_no_rows():
     g = graph_of(dtypes.f16)
     g.moe_grouped_matmul(*operands(g, 300, 3, 64, 128)).set_output()
@@ -68,6 +70,7 @@ def test_more_experts_than_lanes():
     run(g, first)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
@@ -83,6 +86,7 @@ def test_clusters(cluster, swap):
 PAIRS = {**SMALL, "TILE_CGA_M": 2}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("n", [64, 128, 136, 200])
@@ -95,6 +99,7 @@ def test_pairs_of_tiles(n, io):
     run(g, [0, 3, 3, 195, 323, 640], knobs=PAIRS, allowance=2.0**-10 if io == dtypes.f32 else 0.0)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("k", [64, 30])
@@ -148,6 +153,7 @@ def test_few_rows_of_an_expert_swapped(columns):
     run(g, [0, 3, 3, 4, 15], knobs={**SMALL, "TILE_M": columns, "SWAP_AB": 1})
 
 
+@pytest.mark.in_turn
 def test_split_k():
     g = graph_of(dtypes.f16)
     g.moe_grouped_matmul(*operands(g, 150, 3, 256, 64)).set_output()
@@ -166,6 +172,7 @@ def test_sizes_known_at_run_time(k):
     run(g, [0, 1, 1, 65, 130], {"T": 131, "E": 5}, plan=plan)
 
 
+@pytest.mark.in_turn
 def test_rows_that_begin_anywhere_are_read_within_the_tensor():
     """Behind g1 a tile's rows are clamped to the tensor, though their number is whole tiles."""
     g = graph_of(dtypes.f16)
@@ -175,6 +182,7 @@ def test_rows_that_begin_anywhere_are_read_within_the_tensor():
     run(g, [0, 33, 101])
 
 
+@pytest.mark.in_turn
 def test_tokens_whose_rows_are_contiguous():
     g = graph_of(dtypes.f16)
     _, weight, first = operands(g, 96, 3, 64, 64)
@@ -222,6 +230,7 @@ def test_one_row_of_an_output_with_gaps():
     run(g, [0, 0])
 
 
+@pytest.mark.in_turn
 def test_residuals_are_loaded_ahead():
     g = graph_of(dtypes.f16)
     y = g.moe_grouped_matmul(*operands(g, 250, 3, 64, 128))
@@ -231,6 +240,7 @@ def test_residuals_are_loaded_ahead():
     assert len({arg.tensor_map.uid for arg in maps}) == 4
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_a_gated_pair():
     g = graph_of(dtypes.bf16)
@@ -301,6 +311,7 @@ def test_a_product_that_the_next_one_reads():
     assert [fusion.engine for fusion in plan.programs[0].fusions] == ["matmul_sm90"] * 2
 
 
+@pytest.mark.in_turn
 def test_short_rows_of_a_second_output_are_stored_by_threads():
     """TMA takes 128-byte addresses in shared memory: a row of 32 bytes begins at any 32 of them."""
     g = graph_of(dtypes.f16)

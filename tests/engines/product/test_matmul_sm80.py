@@ -46,6 +46,7 @@ def depth_allowance(k):
     return 2.0**-23 * max(1, k / 16) * 4
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "column"), repeat=2)), ids=str)
@@ -170,6 +171,7 @@ def test_bias_gelu_residual_and_two_outputs():
     check(g, {"M": 21}, engine="matmul_sm80", knobs={"TILE_M": 32, "TILE_N": 64}, slack=3.0)
 
 
+@pytest.mark.in_turn
 def test_product_used_twice_and_column_broadcasts():
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([2, 40, 48]), g.tensor([1, 48, 64])
@@ -192,6 +194,7 @@ def test_weights_of_8_bits_are_dequantised_on_the_way(layout):
     assert len(plan.programs[0].variants[0].steps) == 1
 
 
+@pytest.mark.in_turn
 def test_operand_a_behind_a_graph_with_broadcasts():
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([1, M, 40]), g.tensor([1, 40, 64])

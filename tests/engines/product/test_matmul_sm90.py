@@ -61,6 +61,7 @@ def run(g, sizes=None, knobs=SMALL, **options):
     return check(g, sizes, engine="matmul_sm90", knobs=knobs, **options)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "column"), repeat=2)), ids=str)
 @pytest.mark.parametrize("name", TYPES)
@@ -73,6 +74,7 @@ def test_types_and_operand_layouts(name, layouts):
     assert noted == (name == "tf32")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", TYPES)
@@ -84,6 +86,7 @@ def test_odd_sizes_and_no_unit_stride(name):
         run(g, allowance=allowance(name, 29))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("types", [("FP8_E4M3", "FP8_E5M2"), ("FP8_E5M2", "FP8_E4M3")], ids=str)
@@ -134,6 +137,7 @@ def test_large_tiles(rows, columns):
     run(g, knobs=knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2)], ids=str)
 @pytest.mark.parametrize("layouts", [("row", "column"), ("column", "row")], ids=str)
@@ -173,6 +177,7 @@ def test_stages_and_depths(stages, k):
     run(g, knobs={**SMALL, "STAGES": stages})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("columns", [64, 192])
 def test_blocks_work_through_many_tiles(columns, monkeypatch):
@@ -202,6 +207,7 @@ def test_output_layouts(out, swap):
     assert stores == (out == ("column" if swap else "row"))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("split", [1, pytest.param(2, marks=pytest.mark.exchange)])
@@ -312,6 +318,7 @@ def test_split_k_adds_in_one_order(splits, columns, swap):
 # ---- g1 and g2
 
 
+@pytest.mark.in_turn
 @pytest.mark.feature
 def test_bias_gelu_residual_and_two_outputs():
     g = new_graph(dtypes.f16)
@@ -401,6 +408,7 @@ def test_narrow_chunks_of_bytes_are_refused_swapped():
         run(g, knobs={**SMALL, "TILE_M": 8, "SWAP_AB": 1})
 
 
+@pytest.mark.in_turn
 def test_operands_behind_g1_of_layouts_that_differ_from_what_it_reads():
     g = new_graph(dtypes.bf16)
     x, b = g.tensor([1, 64, 64], strides(64, 64, "column")), g.tensor([1, 64, 64])
@@ -425,6 +433,7 @@ def test_int8_with_scales_to_int8():
 # ---- several products, reductions
 
 
+@pytest.mark.in_turn
 def test_two_products_of_one_epilogue_have_one_k():
     """The main loop goes through both at once."""
     g = new_graph(dtypes.f16)

@@ -32,6 +32,7 @@ def test_numbers_of_tiles(tiles, multiprocessors):
     run(g, knobs={**PING_PONG, "STAGES": 3}, seed=tiles)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("rows", "columns"), [(128, 64), pytest.param(256, 64, marks=pytest.mark.slow), (64, 128)]

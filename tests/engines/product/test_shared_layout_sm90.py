@@ -91,6 +91,7 @@ def check_some(graph, name, stage):
     return len(choices)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("draw", DRAWS)
 def test_legal_choices_are_built(draw):
@@ -104,6 +105,7 @@ def test_legal_choices_are_built_of_many(draw):
     assert found > 60_000
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("name", GRAPHS)
 def test_legal_choices_of_known_graphs_are_built(name):

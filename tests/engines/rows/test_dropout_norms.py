@@ -101,6 +101,7 @@ def inputs_of(g, sizes=None):
 KINDS = ("layer norm", "rms norm", "softmax")
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [before, after])
@@ -146,6 +147,7 @@ def marks(form, kind, make):
     return [*found, *([] if is_seen else [pytest.mark.slow])]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_numbers(form, kind, make, monkeypatch):
     run(make(kind, [9, 512], dtypes.i1), engine, knobs)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_rows_of_any_number(kind):

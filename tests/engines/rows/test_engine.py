@@ -148,6 +148,7 @@ def test_long_rows_are_read_again_by_all_threads():
     run(softmax([2, 5000], [1]), knobs={**SMALL, "TILE_COLS": 256, "ARRAY_SIZE_PER_THREAD": 0})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("held", [0, 4, 8])
 @pytest.mark.parametrize(
@@ -287,6 +288,7 @@ def test_rows_come_through_a_ring(stages, held, monkeypatch):
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3])
@@ -321,6 +323,7 @@ def test_rings_of_several_rows_and_sizes_known_at_run_time():
 SLOTS = {**SMALL, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("threads", [8, 64, 256])
@@ -411,6 +414,7 @@ def test_sums_of_columns(rows, columns, more):
 OWN = {"KERNEL_CFG": 2, "STAGES": 2}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(

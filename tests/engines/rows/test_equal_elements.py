@@ -177,6 +177,7 @@ def test_gradients_of_rows():
         assert_zero(dscale)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("columns", [2048, 1800])
 def test_gradients_of_rows_of_16_bits(columns):
@@ -199,6 +200,7 @@ def strides(dims, layout):
     return [c * h * w, 1, c * w, c] if layout == "last" else [c * h * w, h * w, w, 1]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["rows", "grid"])
 @pytest.mark.parametrize("layout", ["first", "last"])
@@ -237,6 +239,7 @@ def test_channels_of_16_bits(dims):
     np.testing.assert_allclose(y, best, rtol=2.0**-7, atol=2.0**-10)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("engine", ["rows", "grid"])
 @pytest.mark.parametrize("layout", ["first", "last"])

@@ -96,6 +96,7 @@ def fitting(more, columns):
     return knobs
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("more", "columns"), FORMS)
@@ -106,6 +107,7 @@ def test_norms_with_the_amax_of_all_of_them(more, columns, is_layer, monkeypatch
     run_alone(quantised(rows, columns, is_layer), knobs=fitting(more, columns))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("more", "columns"), FORMS)
@@ -121,6 +123,7 @@ def test_all_modes_of_rows_of_one_sign(more, columns, monkeypatch):
         run_alone(g, knobs=fitting(more, columns))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("more", "columns"), FORMS)
 @pytest.mark.parametrize("where", [0, 130, -1])
@@ -139,6 +142,7 @@ def test_an_extreme_may_be_anywhere(more, columns, where, monkeypatch):
         run_alone(g, inputs=inputs, knobs=fitting(more, columns))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("to", [dtypes.f8e4m3, dtypes.f8e5m2, dtypes.f16], ids=str)
 @pytest.mark.parametrize("columns", [3, 33, 129, 1000])
@@ -186,6 +190,7 @@ def test_each_rows_amax_beside_that_of_all():
     run_alone(g)
 
 
+@pytest.mark.in_turn
 def test_extremes_of_a_softmax():
     g = softmax([7, 200], [1])
     y = next(t for t in g.graph.tensors if t.name == "y")
@@ -197,6 +202,7 @@ def test_extremes_of_a_softmax():
 # ---- sizes known at run time
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("rows", [1, 2, 70])
 def test_any_number_of_rows(rows):
@@ -221,6 +227,7 @@ def test_no_rows():
 # ---- special values
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("row", [0, 4])

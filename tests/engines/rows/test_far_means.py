@@ -138,6 +138,7 @@ def test_long_rows_are_chosen_so(norm):
     assert dict(choice.knobs) == CHOSEN
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "kinds"),
@@ -168,6 +169,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "form", [pytest.param(f, marks=ACROSS if f == "clusters" else ()) for f in FORMS]

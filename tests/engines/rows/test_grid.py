@@ -129,6 +129,7 @@ def whole(g):
 # ---- graphs
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("c", "io"), [(64, "bf16"), (36, "f16"), (7, "f32"), (1000, "bf16")])
@@ -138,6 +139,7 @@ def test_batch_norm(c, io):
     run(batchnorm(3, c, 5, 7, io=io), knobs={**CONFIG, "TILE_ROWS": rows}, allowance=1e-4)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("dims", [(2, 40, 3, 4, 5), (700, 16), (1, 8, 1, 2), (2, 24, 40, 1)])
 def test_batch_norm_of_other_ranks_and_sizes(dims):
@@ -165,6 +167,7 @@ def test_residual_activation_and_packed_mask(io):
     run(g, knobs={**CONFIG, "STAGES": 2}, allowance=1e-4)  # as above
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("masked", [False, True])
@@ -173,6 +176,7 @@ def test_gradients(c, masked):
     run(gradients(3, c, 6, 7, masked=masked))
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("dims", [(300, 128), (7, 33), (1, 8)])
@@ -197,6 +201,7 @@ def test_levels_that_are_no_variance():
     run(g)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("mode", ["min", "mul", "norm1", "norm2", "avg", "mul_no_zeros"])
 def test_modes(mode):
@@ -221,6 +226,7 @@ def test_integers_and_doubles():
 # ---- knobs
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("rows", [4, 64, 512])
 @pytest.mark.parametrize(("held", "stages"), [(0, 1), (3, 2), (8, 8)])
@@ -230,6 +236,7 @@ def test_knobs(rows, held, stages):
 
 
 # Threads have six or seven fragments each, those of 512 rows one or none.
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
@@ -431,6 +438,7 @@ def by_the_mean_of_another(io, *dims):
 
 
 # Single bytes, fragments of an odd element, a tensor that is read once: nothing is kept.
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     "build",
@@ -457,6 +465,7 @@ def test_candidates_compile_without_spills(build):
         assert not any(kernel.spill_store_bytes for kernel in program.kernels), knobs
 
 
+@pytest.mark.in_turn
 def test_other_knobs_may_leave_no_registers():
     plan = compile_graph(
         batchnorm(64, 64, 56, 56).graph.finalize(), "sm_90a",

@@ -98,6 +98,7 @@ FORMS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,7 @@ def special_rows(g, rows):
     return inputs
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(
     ("columns", "io", "threads", "held", "blocks"),
@@ -92,6 +93,7 @@ def test_variances_are_as_if_their_elements_were_gone_through_again(monkeypatch)
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("blocks", [1, pytest.param(4, marks=ACROSS)])
 def test_results_repeat_bit_for_bit(blocks, monkeypatch):

@@ -112,6 +112,7 @@ def test_gradients_of_long_rows_are_one_fusion(columns):
     assert [choice.engine.name for choice in config.choices] == ["rows"]
 
 
+@pytest.mark.in_turn
 def test_norms_and_softmax_are_one_kernel_everywhere():
     for target in TARGETS:
         for g in (layernorm(64, 512), softmax([64, 512], [1]), softmax([8, 40, 6, 6], [1])):

@@ -68,6 +68,7 @@ def first_place(graph, plan, monkeypatch):
     return int(found[1], 16) - int(found[2], 16)
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("batch", [31, 33, pytest.param(64, marks=pytest.mark.slow)])
 def test_places_of_partials(batch, monkeypatch):

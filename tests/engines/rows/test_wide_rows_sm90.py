@@ -16,6 +16,7 @@ def wide(columns, blocks, **knobs):
     return {**SMALL, "TILE_N": columns, "TILE_CGA_N": blocks, **knobs}
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("n", "columns", "blocks"), [(128, 64, 2), (100, 32, 4), (33, 16, 4)])
 @pytest.mark.parametrize("rows", [64, 128])

@@ -48,6 +48,7 @@ def maps_of(plan):
 # ---- products
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_heads_that_share_keys_are_stored_where_they_lie(target):
@@ -65,6 +66,7 @@ def test_a_residual_behind_a_reshape(target, columns):
     assert engines_of(check(g, target=target)) == [f"matmul_{target.replace('_', '')[:4]}"]
 
 
+@pytest.mark.in_turn
 def test_any_batch_of_transposed_rows():
     batch = dnnc.Dim("batch", max=64)
     g = dnnc.pygraph(**HALVES)
@@ -130,6 +132,7 @@ def test_neighbours_in_memory_are_neighbours_in_a_tile():
     assert fusions(g) == ["matmul_sm90", "transpose"]
 
 
+@pytest.mark.in_turn
 def test_images_with_channels_last_in_dims():
     def graph(n, size, c, k):
         g = dnnc.pygraph(**HALVES)
@@ -149,6 +152,7 @@ def test_images_with_channels_last_in_dims():
 # ---- attention
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_queries_keys_and_values_of_one_product(target):
@@ -195,6 +199,7 @@ def test_a_layer_of_bert_is_nine_kernels():
     assert len(fusions(g, "sm_80")) == 9
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
 def test_a_norm_behind_a_product_is_two_launches(target):
@@ -282,6 +287,7 @@ def test_outputs_that_are_parts_of_a_product(graph, moved):
     assert len(maps_of(plan)) == 2 + moved
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize(("graph", "moved"), PARTS)
 def test_parts_of_a_swapped_product(graph, moved):
@@ -289,6 +295,7 @@ def test_parts_of_a_swapped_product(graph, moved):
     assert len(maps_of(plan)) == 2 + moved
 
 
+@pytest.mark.in_turn
 def test_outputs_that_are_parts_of_a_product_on_ampere():
     plan = check(parts_of_a_product(20, 24, (2, 1, 1)), target="sm_80")
     assert engines_of(plan) == ["matmul_sm80"]

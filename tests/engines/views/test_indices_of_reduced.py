@@ -26,6 +26,7 @@ def activation(g):
     return g.relu(g.tensor([3, 40, 72])), [3, 40, 72]
 
 
+@pytest.mark.in_turn
 @pytest.mark.rotating
 @pytest.mark.parametrize("rows", [True, False], ids=["rows", "all"])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
