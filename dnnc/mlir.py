@@ -301,6 +301,29 @@ def apply_patterns(
     rewriter.apply_patterns_and_fold_greedily(root.operation, found.freeze(), config)
 
 
+def apply_patterns_to(
+    function: Any, patterns: Mapping[str, Callable[[Any], Sequence[Any] | None]]
+) -> Any:
+    """Rewrites a function of a module, which a pattern of `func.func` may replace, as
+    `apply_patterns` does what is inside; gives the function that stands in its place.
+
+    The driver rewrites what is inside an operation, so that the function is alone in a module of
+    its own meanwhile.
+    """
+    with ir.InsertionPoint(function.operation):
+        around = ir.Operation.create("builtin.module", regions=1)
+    block = around.regions[0].blocks.append()
+    block.append(function.operation)  # it moves
+    try:
+        apply_patterns(around, patterns)
+    finally:
+        found = list(block.operations)
+        for made in found:
+            made.operation.move_before(around)
+        around.erase()
+    return found[0]
+
+
 def _still_matching(operation: Any) -> DnncError:
     what = f"rewrite patterns still match after {MOST_REWRITES} rewrites an operation"
     accepted, made_at = "patterns that match nothing in the end", place_of(operation.location)

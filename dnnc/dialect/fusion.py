@@ -8,10 +8,11 @@ from functools import cached_property, wraps
 from string import ascii_lowercase
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ..errors import DnncError, Status
 from ..expr import Dim, assumed
 from .graph import OperationGraph
 from .op import Op
-from .patterns import Pattern, rewritten
+from .patterns import MOST_DEPTH, AnyPattern, FusionPattern, in_steps, rewritten
 from .tensor import Tensor, symbols_of
 
 
@@ -41,10 +42,17 @@ class Fusion:
         roles = {op.role for op in given.ops}
         if "view" not in roles or "anchor" not in roles:
             return given
-        from .fusion_borders import at_borders  # written with operations, which need NumPy
+        from .fusion_borders import BORDER_VIEWS  # written with operations, which need NumPy
 
-        found = at_borders(given.ops, given.outputs)
-        return given if found is None else Fusion(index, *found, must_repeat, given)
+        return rewritten_fusion(given, BORDER_VIEWS)
+
+    def with_ops(self, ops: Iterable[Op], outputs: Iterable[Tensor] | None = None) -> Fusion:
+        """The fusion of other operations that stand for these; `in_graph` stays.
+
+        outputs: where they have other dims, strides or types; in the same order.
+        """
+        made = self.outputs if outputs is None else tuple(outputs)
+        return Fusion(self.index, tuple(ops), made, self.must_repeat, self.in_graph)
 
     @property
     def in_graph(self) -> Fusion:
@@ -199,12 +207,40 @@ def remembered_at_sizes(
 
 
 @remembered
-def rewritten_fusion(fusion: Fusion, patterns: tuple[Pattern, ...]) -> Fusion:
-    """The fusion of the operations that patterns give; itself where none of them matches."""
-    ops = tuple(rewritten(fusion.ops, patterns))
-    if ops == fusion.ops:
-        return fusion
-    return Fusion(fusion.index, ops, fusion.outputs, fusion.must_repeat)
+def rewritten_fusion(fusion: Fusion, patterns: tuple[AnyPattern, ...]) -> Fusion:
+    """The fusion that patterns give, one step after the other (`patterns.in_steps`); itself where
+    none of them matches."""
+    for step in in_steps(patterns):
+        if isinstance(step, FusionPattern):
+            fusion = _replaced(fusion, step)
+            continue
+        ops = tuple(rewritten(fusion.ops, step))
+        if ops != fusion.ops:
+            fusion = fusion.with_ops(ops)
+    return fusion
+
+
+def _replaced(fusion: Fusion, pattern: FusionPattern) -> Fusion:
+    for _ in range(MOST_DEPTH):
+        made = pattern.rewrite(fusion)
+        if made is None:
+            return fusion
+        _verify_ends(fusion, made, pattern)
+        fusion = made
+    what = f"rewrite pattern {pattern.name} still matches {fusion} after {MOST_DEPTH} rewrites"
+    raise DnncError(Status.BAD_PARAM, what, "a pattern that does not match in the end")
+
+
+def _verify_ends(fusion: Fusion, made: Fusion, pattern: FusionPattern) -> None:
+    """What is read and written in memory stays."""
+    wanted, given = ([t.uid for t in each.outputs] for each in (fusion, made))
+    if wanted != given:
+        what = f"rewrite pattern {pattern.name} of {fusion} gives outputs {given}"
+        raise DnncError(Status.BAD_PARAM, what, f"outputs {wanted}, by uid, in this order")
+    known = {t.uid for t in fusion.inputs}
+    if strange := sorted({t.uid or 0 for t in made.inputs if t.uid not in known}):
+        what = f"rewrite pattern {pattern.name} of {fusion} reads {strange}"
+        raise DnncError(Status.BAD_PARAM, what, f"inputs of {sorted(t or 0 for t in known)}")
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

@@ -23,6 +23,8 @@ from typing import Any
 
 from .. import dtypes
 from ..expr import Expr
+from .fusion import Fusion
+from .fusion_key import key_of
 from .op import Op
 from .ops.conv import Convolution
 from .ops.matmul import Matmul
@@ -30,6 +32,7 @@ from .ops.moe_grouped_matmul import MoeGroupedMatmul
 from .ops.pointwise import Pointwise
 from .ops.reduction import Reduction
 from .ops.views import Reshape, Slice, Transpose, View
+from .patterns import FusionPattern
 from .stored_parts import stored_part
 from .tensor import Tensor, packed_strides
 
@@ -41,17 +44,19 @@ _Chain = tuple[_Step, ...]
 _Parts = tuple[tuple[Op, ...], tuple[Tensor, ...]]  # operations and outputs of a fusion
 
 
-def at_borders(ops: Sequence[Op], outputs: Sequence[Tensor]) -> _Parts | None:
-    """The operations and outputs of a fusion without views that strides stand for; None: it has
-    none of them."""
+def _at_borders(fusion: Fusion) -> Fusion | None:
+    """Views at the borders of a product's fusion are strides of what it loads and stores."""
+    ops, outputs = fusion.ops, fusion.outputs
     if not any(map(_is_product, ops)) or not any(map(_is_view, ops)):
         return None
     is_attention = _is_attention(ops)
     loaded = _loaded(ops, outputs, is_attention)
     stored = _Sinking(loaded, outputs, is_attention).result()
     if stored is not None:
-        return stored
-    return None if len(loaded) == len(ops) else (tuple(loaded), tuple(outputs))
+        made = fusion.with_ops(*stored)
+        # Outputs that are parts of a product's columns are behind views still.
+        return None if key_of(made) == key_of(fusion) else made
+    return None if len(loaded) == len(ops) else fusion.with_ops(loaded)
 
 
 def _is_product(op: Op) -> bool:
@@ -451,3 +456,7 @@ def _copy(x: Tensor, y: Tensor) -> Pointwise:
     compute = dtypes.f64 if x.type == dtypes.f64 else dtypes.f32
     values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": compute}
     return Pointwise(**values)
+
+
+# Patterns of every fusion, which engines see without such views (`Fusion.of_graph`).
+BORDER_VIEWS = (FusionPattern(_at_borders, "border-views"),)

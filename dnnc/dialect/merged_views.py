@@ -26,6 +26,7 @@ def _of_two(
     """A pattern's function, of one that merges a view with the view of its kind that it reads."""
 
     def rewrite(outer: View, producer: Producer) -> list[Op] | None:
+        """A view of a view of its kind is one view."""
         inner = producer(outer.x)
         if type(inner) is not type(outer) or not isinstance(inner, View):
             return None
@@ -72,7 +73,7 @@ def _reshaped(inner: Reshape, outer: Reshape) -> Reshape | None:
 
 
 MERGED_VIEWS: Sequence[Pattern] = (
-    Pattern(Transpose, _of_two(_transposed)),
-    Pattern(Slice, _of_two(_sliced)),
-    Pattern(Reshape, _of_two(_reshaped)),
+    Pattern(Transpose, _of_two(_transposed), "merge-transposes"),
+    Pattern(Slice, _of_two(_sliced), "merge-slices"),
+    Pattern(Reshape, _of_two(_reshaped), "merge-reshapes"),
 )

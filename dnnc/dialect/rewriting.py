@@ -1,10 +1,13 @@
 # pyright: basic
-"""Rewrite patterns over the operations of a function, by MLIR's greedy driver.
+"""Rewrite patterns over the functions of a module, by MLIR's greedy driver.
 
     %y = "dnn.softmax"(%x)   ->   %0 = "dnn.reduction"(%x) ...  %y = "dnn.pointwise"(%4, %5)
+    func.func @g_fusion0(%x: tensor<8x64x...>)   ->   func.func @g_fusion0(%x: tensor<8x2x32x...>)
 
-The patterns are those of `patterns`, over `Op`.  An operation is read off the module with what
-makes its operands, and what the pattern gives is written ahead of it, at its location.
+The patterns are those of `patterns`.  One over `Op` is rooted at that operation: it is read off
+the module with what makes its operands, and what the pattern gives is written ahead of it, at its
+location.  One over `Fusion` is rooted at `func.func`: the function of what it gives replaces the
+fusion's own.
 """
 
 from __future__ import annotations
@@ -14,25 +17,73 @@ from typing import Any
 
 from ..errors import DnncError, Status
 from ..expr import Dim
-from ..mlir import apply_patterns, func, ir
-from . import dnn
+from ..mlir import apply_patterns, apply_patterns_to, func, ir
+from . import dnn, structure
+from .fusion import Fusion, rewritten_fusion
 from .op import Op
 from .ops import BY_NAME
-from .patterns import Pattern
+from .patterns import AnyPattern, FusionPattern, Pattern, in_steps
 from .tensor import Tensor
 
 
-def rewrite(function: Any, patterns: Sequence[Pattern]) -> None:
-    """Applies patterns to the function of a graph or of a fusion until none of them matches.
+def rewrite(function: Any, patterns: Sequence[AnyPattern]) -> Any:
+    """Applies patterns to the function of a graph or of a fusion, and gives the function that
+    stands there then.
 
+    One step after the other, in order, each until it no longer matches (`patterns.in_steps`).
     Operations whose results nothing uses are dropped; those that replace one of a fusion have its
     role.  Nothing is verified meanwhile: `passes.run` verifies the module that a pass leaves.
+    Patterns of fusions on the function of a graph are BAD_PARAM.
     """
+    if "dnn.fusion" in function.operation.attributes:
+        return rewrite_fusion(function, patterns)[0]
+    for step in in_steps(patterns):
+        if isinstance(step, FusionPattern):
+            what = f"rewrite pattern {step.name} on @{function.name.value}, a graph"
+            raise DnncError(Status.BAD_PARAM, what, "the functions of fusions, as fuse makes them")
+        _rewrite_operations(function, step)
+    return function
+
+
+def rewrite_fusion(
+    function: Any, patterns: Sequence[AnyPattern], fusion: Fusion | None = None
+) -> tuple[Any, Fusion]:
+    """(the function of a fusion to which patterns were applied, what stands there then).
+
+    fusion: what stands there now, if it was read.
+    """
+    fusion = fusion or structure.read_as_written(function)
+    for step in in_steps(patterns):
+        if isinstance(step, FusionPattern):
+            function, fusion = _replace_function(function, step, fusion)
+            continue
+        _rewrite_operations(function, step)
+        fusion = structure.read_as_written(function)
+        structure.write_roles(function, fusion)
+    return function, fusion
+
+
+def _replace_function(function: Any, pattern: FusionPattern, fusion: Fusion) -> tuple[Any, Fusion]:
+    """The function of a fusion, replaced where a pattern matches; and the fusion that it has."""
+
+    def replaced(operation: Any) -> list[Any] | None:
+        nonlocal fusion
+        made = rewritten_fusion(fusion, (pattern,))
+        if made is fusion:
+            return None
+        structure.write_in_place_of(operation, made)
+        fusion = made
+        return []
+
+    return apply_patterns_to(function, {pattern.root: replaced}), fusion
+
+
+def _rewrite_operations(function: Any, patterns: Sequence[Pattern]) -> None:
     symbols = dnn.read_symbols(function)
-    by_name: dict[str, list[Pattern]] = {}
+    by_root: dict[str, list[Pattern]] = {}
     for pattern in patterns:
-        by_name.setdefault(f"dnn.{pattern.kind.op_name}", []).append(pattern)
-    apply_patterns(function, {name: _rewriting(found, symbols) for name, found in by_name.items()})
+        by_root.setdefault(pattern.root, []).append(pattern)
+    apply_patterns(function, {root: _rewriting(found, symbols) for root, found in by_root.items()})
 
 
 def _rewriting(

@@ -49,9 +49,9 @@ def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, D
     return function
 
 
-def replace_fusion(function: Any, fusion: Fusion) -> Any:
-    """Puts the function of a fusion of other operations, of the same inputs and outputs in memory,
-    in the place of one, with its name and attributes; that one is gone."""
+def write_in_place_of(function: Any, fusion: Fusion) -> Any:
+    """Writes the function of a fusion of other operations, of the same inputs and outputs in
+    memory, ahead of one that it is to replace, with its name, attributes and location."""
     symbols = {dim.name: dim for dim in dnn.read_symbols(function)}
     kept = kept_attributes(function)
     with ir.InsertionPoint(function.operation), function.operation.location:
@@ -59,7 +59,6 @@ def replace_fusion(function: Any, fusion: Fusion) -> Any:
     for key, value in kept.items():
         made.attributes[key] = value
     _write_body(made, fusion, symbols)
-    function.operation.erase()
     return made
 
 

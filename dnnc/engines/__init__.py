@@ -35,8 +35,8 @@ from .elementwise.transpose import TRANSPOSE
 from .engine import Engine as Engine
 from .engine import Knob as Knob
 from .engine import Knobs as Knobs
+from .engine import Marks as Marks
 from .engine import Prediction as Prediction
-from .engine import Prepared as Prepared
 from .engine import Reason as Reason
 from .product.matmul_sm80 import MATMUL_SM80
 from .product.matmul_sm90 import MATMUL_SM90

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, rewritten_fusion
 from ..dialect.op import Op
-from ..dialect.patterns import Pattern
+from ..dialect.patterns import AnyPattern
 from ..errors import Status
 from ..target import Target
 
@@ -65,10 +65,9 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A fusion as an engine's kernels compute it, which pass `prepare-fusions` writes down.
+class Marks:
+    """What operations are to an engine's kernels, which pass `prepare-fusions` writes on them.
 
-    fusion: inputs and outputs have the uids that they had.
     scores: operations on the scores of an attention, whose functions need be no more exact than
     the exponentials that are taken of them.
     row_reductions: reductions that reduce the last axis even where that has one element.
@@ -76,7 +75,6 @@ class Prepared:
     `Region.parts` finds again, by attribute `dnn.parts`.
     """
 
-    fusion: Fusion
     scores: frozenset[Op] = frozenset()
     row_reductions: frozenset[Op] = frozenset()
     parts: Mapping[str, Sequence[Op]] = field(default_factory=dict)
@@ -104,8 +102,9 @@ class Engine(ABC):
     there, once, and writes it afterwards.
     reduces_in_registers: reductions take what a kernel holds in registers when it stores it, and
     what follows them reads their results: none reads the prior again.
-    patterns: rewrite patterns that give a fusion's operations the form that its kernels compute.
-    Pass `prepare-fusions` applies them; the engine's own answers, by `rewritten_fusion`.
+    patterns: rewrite patterns, in order, that give a fusion the form that its kernels compute: of
+    operations, and of the fusion with its inputs and outputs.  Pass `prepare-fusions` applies them
+    to its function; `rewritten`, where the engine is asked about a fusion.
     gathers_views: views ahead of an anchor are read element by element, so that the heuristics
     also look at storing them first.
     numerical_notes: cuDNN's names of what holds of its results for every fusion and choice.
@@ -124,7 +123,7 @@ class Engine(ABC):
     has_fixed_bodies: bool = False
     updates_outputs: bool = False
     reduces_in_registers: bool = False
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[AnyPattern, ...] = ()
     gathers_views: bool = False
     numerical_notes: tuple[str, ...] = ()
     # Kernels are made for the graph when a plan is built, and are launched as they are: a CUDA
@@ -175,16 +174,19 @@ class Engine(ABC):
 
     # ---- lowering
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        """The fusion, to which `patterns` are applied, as its kernels compute it: over finer axes,
-        of products in place of images, or as it is; with the names that `emit` looks up."""
-        return Prepared(fusion)
+    def rewritten(self, fusion: Fusion) -> Fusion:
+        """The fusion as its kernels compute it, by `patterns`."""
+        return rewritten_fusion(fusion, self.patterns)
+
+    def marks(self, fusion: Fusion) -> Marks:
+        """What the operations of a fusion in that form are to its kernels."""
+        return Marks()
 
     @abstractmethod
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> Any:
         """The tiling by which kernels are built, of what `legal` judges knobs by: a `tiling`.
 
-        Arguments are numbered as the inputs of the fusion that `prepared` gives.
+        Arguments are numbered as the inputs of the fusion that `rewritten` gives.
         """
 
     def completed(self, tile: Any, region: Region) -> Any:

@@ -14,7 +14,7 @@ from ..dialect.fusion import Fusion
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
-from ..engines import Prepared
+from ..engines import Marks
 from ..expr import Expr
 from ..mlir import ir, linalg
 from ..rounding import round_to, widen
@@ -22,19 +22,19 @@ from ..rounding import round_to, widen
 
 @dataclass
 class Lowering:
-    """One fusion on its way, as its engine has it: values of its tensors so far."""
+    """One fusion on its way, as its engine has it: values of its tensors so far.
+
+    marks: what its operations are to the engine.
+    """
 
     module: Any
-    prepared: Prepared
+    fusion: Fusion
+    marks: Marks
     name: str
     symbols: list[str]
     values: dict[Tensor, Any] = field(default_factory=dict)
     role: str = ""
     anchors: int = 0
-
-    @property
-    def fusion(self) -> Fusion:
-        return self.prepared.fusion
 
     # ---- types
 

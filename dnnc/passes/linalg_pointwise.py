@@ -22,7 +22,7 @@ def pointwise(low: Lowering, op: Pointwise) -> None:
     is_copy = op.mode == "identity" and op.x.type == op.y.type
     scalars = Scalars(
         compute,
-        approximation(op, low.fusion, low.prepared.scores),
+        approximation(op, low.fusion, low.marks.scores),
         is_division_exact=not stays_float(op.results[0], low.fusion),
     )
 

@@ -37,7 +37,7 @@ def reduction(low: Lowering, op: Reduction) -> None:
             low.operand(op.x, op.x),
             lambda *given: _before(scalars, row.before, low.scalar(op.x, list(given), compute)),
         )
-    axes = (op.x.rank - 1,) if op in low.prepared.row_reductions else op.axes
+    axes = (op.x.rank - 1,) if op in low.marks.row_reductions else op.axes
     combined = _combined(low, op, total, mapped, axes) if axes else mapped
     has_other_strides = combined.type != low.type_of(op.y, total)  # where nothing is reduced
     if row.after or op.y.type != compute or has_other_strides:

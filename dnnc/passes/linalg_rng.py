@@ -151,7 +151,7 @@ def _shifted(word: Any) -> Any:
 
 def _drawn(low: Any, op: Rng, words: tuple[Any, ...], place: Any) -> Any:
     values = op.parameters()
-    scalars = Scalars(dtypes.f32, approximation(op, low.fusion, low.prepared.scores))
+    scalars = Scalars(dtypes.f32, approximation(op, low.fusion, low.marks.scores))
     if op.distribution == "BERNOULLI":
         word = _shifted(_chosen(place, list(words)))
         is_one = arith.CmpIOp(_I.ult, word, constant(op.threshold, word.type)).result

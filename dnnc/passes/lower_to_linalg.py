@@ -108,8 +108,7 @@ class LowerToLinalg(Pass):
 
 
 def _lower_fusion(module: Any, old: Any) -> None:
-    prepared = read_prepared(old)
-    fusion = prepared.fusion
+    fusion, marks = read_prepared(old)
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = structure.kept_attributes(old)
@@ -122,7 +121,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
         function = dnn.begin_function(name, fusion.inputs, results, symbols)
         for key, value in kept.items():
             function.attributes[key] = value
-    low = Lowering(module, prepared, name, list(symbols))
+    low = Lowering(module, fusion, marks, name, list(symbols))
     _make_signless(function, low, fusion.inputs, results)
     low.values |= zip(fusion.inputs, function.arguments, strict=True)
     with ir.InsertionPoint(function.entry_block):
@@ -138,7 +137,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
             low.role = fusion.roles[op]
             with dnn.location_of(op):
                 rule(low, op)
-        for name, ops in prepared.parts.items():
+        for name, ops in marks.parts.items():
             for op in ops:
                 _mark(low, op, name)
         func.ReturnOp([low.values[output] for output in fusion.outputs])
@@ -157,7 +156,7 @@ def _is_work_of(low: Lowering, op: Op, made: Any) -> bool:
     """Whether an operation at the linalg stage does the work of one of the fusion."""
     if op.role == "anchor":
         return made.name == "func.call"
-    reduces = isinstance(op, Reduction) and (op.axes or op in low.prepared.row_reductions)
+    reduces = isinstance(op, Reduction) and (op.axes or op in low.marks.row_reductions)
     return is_reduction(made) if reduces else True
 
 

@@ -2,19 +2,19 @@
 """prepare-fusions: gives each fusion the operations that its engine computes.
 
 Precondition: fusions with an engine.  Postcondition: the function of each has `dnn.prepared`, and
-`dnn.tile`, the tiling that an engine decides of the fusion and its knobs (`Engine.tile_of`).  In
-this order, each where it applies:
+`dnn.tile`, the tiling that an engine decides of the fusion and its knobs (`Engine.tile_of`).
+Rewrite patterns give it the form that its engine computes, in this order:
 
-- views at its borders are strides of what it loads and stores (`dialect/fusion_borders.py`);
-- the engine's rewrite patterns are applied (`Engine.patterns`): operands of a convolution are cast;
-- the engine's own form stands in its place (`Engine.prepared`): finer axes, images as products.
+- those of every fusion: views at its borders are strides (`dialect/fusion_borders.py`);
+- the engine's own (`Engine.patterns`): casts of a convolution's operands, finer axes, images as
+  products.
 
     "dnn.conv_fprop"(%x, %w) {role = "anchor"} : (tensor<...xf16>, tensor<...xi8>) -> ...
 ->  %0 = "dnn.pointwise"(%w) {mode = "identity", role = "g1b"} : (tensor<...xi8>) -> tensor<...xf16>
     "dnn.conv_fprop"(%x, %0) {role = "anchor"} : (tensor<...xf16>, tensor<...xf16>) -> ...
 
 Operations of a pattern that the engine knows by name get `parts`; those on an attention's scores
-`is_score`, reductions of rows of one element, too, `reduces_rows` (`engines.Prepared`).
+`is_score`, reductions of rows of one element, too, `reduces_rows` (`Engine.marks`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from typing import Any, ClassVar
 
 from ..choosing import explicit
 from ..dialect import dnn, structure
-from ..dialect.rewriting import rewrite
-from ..engines import Prepared, engine_named
+from ..dialect.fusion import Fusion
+from ..dialect.fusion_borders import BORDER_VIEWS
+from ..dialect.rewriting import rewrite_fusion
+from ..engines import Marks, engine_named
 from ..engines.plain_data import plain
 from ..mlir import ir
 from .fuse import target_of
@@ -53,39 +55,32 @@ def _prepare(function: Any, target: Any) -> None:
     engine = engine_named(name)
     explicit.verify_choice(engine, fusion, knobs, target)
     tile = engine.tile_of(fusion, knobs, target)
-    if fusion.whole is not None:
-        function = structure.replace_fusion(function, fusion)
-    if engine.patterns:
-        rewrite(function, engine.patterns)
-        fusion = structure.read_as_written(function)
-        structure.write_roles(function, fusion)
-    prepared = engine.prepared(fusion)
-    if prepared.fusion is not fusion:
-        function = structure.replace_fusion(function, prepared.fusion)
-    _mark(function, prepared)
+    patterns = (*BORDER_VIEWS, *engine.patterns)
+    function, fusion = rewrite_fusion(function, patterns, fusion.in_graph)
+    _write(function, fusion, engine.marks(fusion))
     function.attributes[structure.PREPARED] = ir.UnitAttr.get()
     function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
 
 
-def _mark(function: Any, prepared: Prepared) -> None:
+def _write(function: Any, fusion: Fusion, marks: Marks) -> None:
     """Writes what operations are to the engine."""
-    operations = dict(zip(prepared.fusion.ops, structure.operations_of(function), strict=True))
+    operations = dict(zip(fusion.ops, structure.operations_of(function), strict=True))
     names: dict[Any, list[str]] = {}
-    for name, ops in prepared.parts.items():
+    for name, ops in marks.parts.items():
         for op in ops:
             names.setdefault(op, []).append(name)
     for op, found in names.items():
         operations[op].attributes[dnn.PARTS] = structure.to_attribute(found)
-    for op in prepared.scores:
+    for op in marks.scores:
         operations[op].attributes[dnn.IS_SCORE] = ir.UnitAttr.get()
-    for op in prepared.row_reductions:
+    for op in marks.row_reductions:
         operations[op].attributes[dnn.REDUCES_ROWS] = ir.UnitAttr.get()
 
 
-def read_prepared(function: Any) -> Prepared:
+def read_prepared(function: Any) -> tuple[Fusion, Marks]:
     """The fusion of a function, and what its operations are to its engine, as they stand there."""
     if structure.PREPARED not in function.operation.attributes:
-        return Prepared(structure.read_fusion(function))
+        return structure.read_fusion(function), Marks()
     fusion = structure.read_as_written(function)
     parts: dict[str, list[Any]] = {}
     scores, rows = [], []
@@ -96,4 +91,4 @@ def read_prepared(function: Any) -> Prepared:
             scores.append(op)
         if dnn.REDUCES_ROWS in operation.attributes:
             rows.append(op)
-    return Prepared(fusion, frozenset(scores), frozenset(rows), parts)
+    return fusion, Marks(frozenset(scores), frozenset(rows), parts)

@@ -35,7 +35,7 @@ from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...expr import typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
@@ -56,10 +56,10 @@ from .bwd_schedule import GradientSchedule
 from .bwd_sums import Elements, SumsEmitter, added, elements_of, finish_of
 from .bwd_surface import (
     TYPES,
+    gradient_marks,
     head_of,
     is_falling,
     operands,
-    prepared,
     shape_reasons,
     type_reasons,
 )
@@ -194,8 +194,8 @@ class SdpaBwdSm80Engine(Engine):
     def register_pressure(self, knobs: Knobs) -> int:
         return _Choice.of(knobs).step
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return prepared(fusion)
+    def marks(self, fusion: Fusion) -> Marks:
+        return gradient_marks(fusion)
 
     # ---- tiling
 

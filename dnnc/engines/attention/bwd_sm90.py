@@ -35,7 +35,7 @@ from ...dialect.ops import RaggedStore
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
@@ -61,10 +61,10 @@ from .bwd_records_sm90 import Buffers
 from .bwd_schedule import GradientSchedule
 from .bwd_sums import added, elements_of
 from .bwd_surface import (
+    gradient_marks,
     head_of,
     is_falling,
     operands,
-    prepared,
     results,
     shape_reasons,
     type_reasons,
@@ -219,8 +219,8 @@ class SdpaBwdSm90Engine(Engine):
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE", *(("NONDETERMINISTIC",) if _Choice.of(knobs).in_any_order else ()))
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return prepared(fusion)
+    def marks(self, fusion: Fusion) -> Marks:
+        return gradient_marks(fusion)
 
     # ---- tiling
 

@@ -13,7 +13,7 @@ from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import product
-from ..engine import Prepared, Reason
+from ..engine import Marks, Reason
 from .bwd_pattern import Gradient, gradient_of
 from .operands import Operand
 
@@ -23,12 +23,12 @@ _DRAWN_TYPES = (*TYPES, dtypes.f32)
 _UNIT = 8  # elements of a head come in such runs, of 16 bytes
 
 
-def prepared(fusion: Fusion) -> Prepared:
-    """The fusion with the names that kernels know its operations by."""
+def gradient_marks(fusion: Fusion) -> Marks:
+    """The names that kernels know a gradient's operations by."""
     found = gradient_of(fusion)
     parts: dict[str, Sequence[Op]] = {name: [op] for name, op in found.parts.items()}
     parts |= {"largest": found.largest, "stored": found.stored, "drawn": _drawn(found, fusion)}
-    return Prepared(fusion, parts=parts)
+    return Marks(parts=parts)
 
 
 def _drawn(found: Gradient, fusion: Fusion) -> list[Rng]:

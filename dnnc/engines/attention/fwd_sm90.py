@@ -28,7 +28,7 @@ from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, Rng
 from ...errors import Status
 from ...expr import device_dim, minimum, product, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from .block_sm90 import SdpaBlock
@@ -45,7 +45,7 @@ from .kind_sm90 import (
 )
 from .number_ranges import number_tables
 from .parts_sm80 import PartsEmitter, PartStore
-from .pattern import Attention, attention_of, attention_reasons, prepared_attention
+from .pattern import Attention, attention_marks, attention_of, attention_reasons
 from .sources_sm90 import LEAST_BLOCK
 from .surface import head_of, operands, surface_reasons
 from .tile_sm90 import Kind, SdpaTiling
@@ -208,8 +208,8 @@ class SdpaFwdSm90Engine(Engine):
         choice = SdpaChoice.of(knobs)
         return choice.keys * _PARTS_OF_REGISTERS[choice.queries]  # scores and weights
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return prepared_attention(fusion)
+    def marks(self, fusion: Fusion) -> Marks:
+        return attention_marks(fusion)
 
     # ---- tiling
 

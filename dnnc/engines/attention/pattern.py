@@ -33,7 +33,7 @@ from ...dialect.ops import (
 )
 from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
-from ..engine import Prepared, Reason
+from ..engine import Marks, Reason
 from ..surface import listed
 from .operands import NoMatch, Operand, OperandReader, regroups
 
@@ -114,9 +114,9 @@ def attention_of(fusion: Fusion) -> Attention:
     return found
 
 
-def prepared_attention(fusion: Fusion) -> Prepared:
-    """An attention as its engines have it lowered: functions of scores are approximate, and each
-    row is reduced even where it is one key."""
+def attention_marks(fusion: Fusion) -> Marks:
+    """What an attention's operations are to its engines: functions of scores are approximate, and
+    each row is reduced even where it is one key."""
     found = attention_of(fusion)
     rows = frozenset((found.maximum, found.total))
     parts: dict[str, Sequence[Op]] = {
@@ -129,7 +129,7 @@ def prepared_attention(fusion: Fusion) -> Prepared:
         "largest": found.largest,
         "queries": [made_by] if (made_by := found.operands.q.made_by) else [],
     }
-    return Prepared(fusion, fusion.upstream(found.score), rows, parts)
+    return Marks(fusion.upstream(found.score), rows, parts)
 
 
 @remembered

@@ -29,7 +29,7 @@ from ...dialect.ops import RaggedLoad, RaggedStore
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
@@ -39,7 +39,7 @@ from .mask_order import MaskOrder
 from .model_sm80 import AttentionWork, seconds_of
 from .operands import copy_reasons
 from .parts_sm80 import PartsEmitter, PartStore
-from .pattern import Attention, attention_of, attention_reasons, prepared_attention
+from .pattern import Attention, attention_marks, attention_of, attention_reasons
 from .surface import (
     MOST_ELEMENTS,
     head_of,
@@ -204,8 +204,8 @@ class SdpaSm80Engine(Engine):
         choice = _Choice.of(knobs)
         return 2 * choice.keys + (choice.parts == 1)
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return prepared_attention(fusion)
+    def marks(self, fusion: Fusion) -> Marks:
+        return attention_marks(fusion)
 
     # ---- tiling
 

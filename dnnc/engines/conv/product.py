@@ -14,10 +14,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion, remembered, rewritten_fusion
 from ...dialect.op import Op
-from ...dialect.ops import ConvDgrad, Matmul, Pointwise, Reduction
+from ...dialect.ops import ConvDgrad, ConvFprop, Matmul, Pointwise, Reduction
 from ...dialect.ops.conv import Convolved
+from ...dialect.patterns import FusionPattern
 from ...dialect.tensor import Tensor, packed_strides, text
 from ...errors import Status
 from ...expr import Expr, product
@@ -64,16 +65,28 @@ def pixel_stride(tensor: Tensor) -> Expr | None:
 # ---- fusions
 
 
-@remembered
-def product_fusion(fusion: Fusion) -> Fusion:
-    """The fusion of the products that one without `product_refusals` stands for."""
+def _as_products(fusion: Fusion) -> Fusion | None:
+    """A convolution of one tap, with all around it, is a matmul of each image's pixels."""
+    anchors = fusion.with_role("anchor")
+    if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop | ConvDgrad):
+        return None
+    if product_refusals(fusion):
+        return None
     op = conv_of(fusion)
     filter_ = flat_filter(op.w, is_transposed=isinstance(op, ConvDgrad))
     flat = {t: filter_ if t is op.w else flat_image(t) for t in fusion.tensors}
     matmul = Matmul(a=flat[op.w], b=flat[op.moved], c=flat[op.made], compute_type=op.compute_type)
     matmul.name = op.name
     ops = tuple(matmul if other is op else other.with_tensors(flat) for other in fusion.ops)
-    return Fusion(fusion.index, ops, tuple(flat[t] for t in fusion.outputs))
+    return fusion.with_ops(ops, [flat[t] for t in fusion.outputs])
+
+
+PRODUCTS = (FusionPattern(_as_products, "images-as-products"),)
+
+
+def product_fusion(fusion: Fusion) -> Fusion:
+    """The fusion of the products that one without `product_refusals` stands for."""
+    return rewritten_fusion(fusion, PRODUCTS)
 
 
 @remembered

@@ -19,11 +19,12 @@ from typing import ClassVar
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion
+from ...dialect.patterns import AnyPattern
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.matmul_sm90 import MATMUL_SM90
 from ..product.tile_sm90 import Tiling
-from .product import product_fusion, product_refusals
+from .product import PRODUCTS, product_fusion, product_refusals
 from .surface import anchor_reasons
 
 _PATTERN = (
@@ -52,6 +53,7 @@ class ConvProductSm90Engine(Engine):
     index: int = 17
     families: tuple[str, ...] = ("convolution",)
     only_target: str = "sm_90a"
+    patterns: tuple[AnyPattern, ...] = PRODUCTS
     updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one tap, stride 1, no padding and one group, of one to three "
@@ -92,9 +94,6 @@ class ConvProductSm90Engine(Engine):
 
     def register_pressure(self, knobs: Knobs) -> int:
         return MATMUL_SM90.register_pressure(knobs)
-
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(product_fusion(fusion))
 
     # ---- tiling
 

@@ -22,7 +22,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, rewritten_fusion
 from ...dialect.ops.conv import Convolved
-from ...dialect.patterns import Pattern
+from ...dialect.patterns import AnyPattern
 from ...errors import Status
 from ...target import Target
 from ..engine import Engine, Knob, Knobs, Prediction, Reason
@@ -94,7 +94,7 @@ _PATTERN = (
 _MOST_PHASES = 16  # of the pixels of a gradient with a stride
 _FEW = 64  # output channels, which wide tiles have rows for
 # Types of X and W that are multiplied as they are; others are cast.
-_CASTS = casts(wgmma.INSTRUCTIONS)
+_CASTS = casts("conv_sm90", wgmma.INSTRUCTIONS)
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ class ConvSm90Engine(Engine):
     only_target: str = "sm_90a"
     updates_outputs: bool = True
     reduces_in_registers: bool = True
-    patterns: tuple[Pattern, ...] = _CASTS
+    patterns: tuple[AnyPattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
         "a numerical note), i8 or fp8, sums in f32 or i32; of other pairs of these and ui8 in the "

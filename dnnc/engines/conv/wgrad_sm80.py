@@ -22,7 +22,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
-from ...dialect.patterns import Pattern
+from ...dialect.patterns import AnyPattern
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...errors import Status
@@ -79,7 +79,7 @@ from .wgrad_sums import (
 from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
 
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)  # of X and dY, as they are multiplied
-_CASTS = casts([(type_, type_) for type_ in _TYPES])
+_CASTS = casts("conv_wgrad_sm80", [(type_, type_) for type_ in _TYPES])
 _CHUNK_BYTES = 16
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step
@@ -114,7 +114,7 @@ class ConvWgradSm80Engine(Engine):
     index: int = 22
     families: tuple[str, ...] = ("convolution gradient",)
     updates_outputs: bool = True
-    patterns: tuple[Pattern, ...] = _CASTS
+    patterns: tuple[AnyPattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "one conv_wgrad of one to three spatial dims; X and DY both f16, both bf16 or both f32 (as "
         f"tf32, once or in three products), sums in f32; {SUPPORT_COPIES}; channels of a group "

@@ -22,7 +22,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
 from ...dialect.ops import ConvWgrad, Pointwise
-from ...dialect.patterns import Pattern
+from ...dialect.patterns import AnyPattern
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import typical
@@ -96,7 +96,7 @@ from .wgrad_region_sm90 import (
 from .wgrad_sums import emit_losses, emit_sum, place_sums, places_of, sum_seconds
 
 _TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
-_CASTS = casts([(type_, type_) for type_ in _TYPES])
+_CASTS = casts("conv_wgrad_sm90", [(type_, type_) for type_ in _TYPES])
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),
@@ -113,7 +113,7 @@ class ConvWgradSm90Engine(Engine):
     families: tuple[str, ...] = ("convolution gradient",)
     only_target: str = "sm_90a"
     updates_outputs: bool = True
-    patterns: tuple[Pattern, ...] = _CASTS
+    patterns: tuple[AnyPattern, ...] = _CASTS
     support: tuple[str, ...] = (
         "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
         f"in f32; {SUPPORT_COPIES}; channels of a group multiples of 8, or any number in one group",

@@ -29,15 +29,16 @@ from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.patches import Patches, apart
 from ...codegen.walk.region_walk import Reducer, Walk
 from ...dialect.fusion import Fusion
+from ...dialect.patterns import AnyPattern
 from ...dialect.tensor import Tensor, dense_order, stride_order, text
 from ...errors import Status
 from ...expr import ceildiv, product
 from ...target import Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from ..views.accesses import reads, takes_apart
-from ..views.refined import refined
+from ..views.refined import REFINED
 from .shared import costly_of_fusion, shared_places, shared_seconds
 from .sweep import Sweep
 
@@ -111,7 +112,7 @@ class FragmentEngine(Engine):
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         choice = FragmentChoice.of(knobs)
-        groups, width = iteration_of(self.prepared(fusion).fusion, choice.load_bytes)
+        groups, width = iteration_of(self.rewritten(fusion), choice.load_bytes)
         return FragmentTiling(groups, width, _THREADS, choice.fragments)
 
     # ---- code
@@ -138,6 +139,7 @@ class PointwiseEngine(FragmentEngine):
     name: str = "pointwise"
     index: int = 1
     families: tuple[str, ...] = ("pointwise",)
+    patterns: tuple[AnyPattern, ...] = REFINED
     support: tuple[str, ...] = (
         "graphs of pointwise, transpose, slice, reshape, concatenate; one or more outputs of "
         "equal dims; rank 1 to 8, any strides, broadcasts",
@@ -159,7 +161,7 @@ class PointwiseEngine(FragmentEngine):
                 )
             )
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
-        first, *others = refined(fusion).outputs
+        first, *others = self.rewritten(fusion).outputs
         for output in others:
             if output.shape != first.shape:
                 reasons.append(
@@ -206,9 +208,6 @@ class PointwiseEngine(FragmentEngine):
 
     # ---- tiling
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(refined(fusion))
-
     def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> Any:
         """The tiling of a kernel beside a fusion's own, whose region has the axes of its tensors:
         they are not refined."""
@@ -217,7 +216,7 @@ class PointwiseEngine(FragmentEngine):
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         """A thread's fragments lie along an axis where they share costly functions, if there is
         one."""
-        tile, fusion = super().tile_of(fusion, knobs, target), self.prepared(fusion).fusion
+        tile, fusion = super().tile_of(fusion, knobs, target), self.rewritten(fusion)
         first = fusion.outputs[0]
         found = shared_places(first, costly_of_fusion(fusion), tile.unroll)
         is_boolean = any(tensor.type.kind == "b" for tensor in fusion.outputs)

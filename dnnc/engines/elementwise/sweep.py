@@ -15,12 +15,12 @@ from functools import cached_property
 from typing import Any
 
 from ...codegen.region import Access, Region, identity_access, loop_groups
-from ...dialect.fusion import Fusion
+from ...dialect.fusion import Fusion, rewritten_fusion
 from ...dialect.tensor import Tensor, stride_order
 from ...expr import Expr, product, typical
 from ..surface import bytes_of
 from ..views.accesses import reads
-from ..views.refined import refined
+from ..views.refined import REFINED
 
 _SECTOR_BYTES = 32  # of memory that are read together
 _WARP_BYTES = 512  # of an output that a warp writes at once
@@ -67,7 +67,7 @@ class Sweep:
     @staticmethod
     def of_fusion(fusion: Fusion) -> Sweep:
         """Over axes that are fine enough for all of its tensors."""
-        fusion = refined(fusion)
+        fusion = rewritten_fusion(fusion, REFINED)
         found = tuple(Read(leaf, leaf, access) for leaf, access in reads(fusion))
         return Sweep(fusion.outputs[0].shape, fusion.outputs, found)
 

@@ -179,7 +179,7 @@ class TransposeEngine(PointwiseEngine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> TransposeTiling:
-        inputs = self.prepared(fusion).fusion.inputs
+        inputs = self.rewritten(fusion).inputs
         return self._tiling(Sweep.of_fusion(fusion), inputs, knobs, target)
 
     def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> TransposeTiling:

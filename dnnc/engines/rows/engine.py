@@ -30,7 +30,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import product, typical
 from ...target import STATIC_SMEM_BYTES, Target
-from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..surface import (
     MEMSET_SECONDS,
     bytes_of,
@@ -198,8 +198,8 @@ class RowsEngine(Engine):
 
     # ---- lowering
 
-    def prepared(self, fusion: Fusion) -> Prepared:
-        return Prepared(fusion, parts=parts_of(fusion).named())
+    def marks(self, fusion: Fusion) -> Marks:
+        return Marks(parts=parts_of(fusion).named())
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> RowsTiling:
         parts, choice = parts_of(fusion), RowsChoice.of(knobs)

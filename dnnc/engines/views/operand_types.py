@@ -75,13 +75,14 @@ def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
     return is_wide and not takes_other_type(fusion, op)
 
 
-def casts(pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
+def casts(engine: str, pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
     """Rewrite patterns by which a convolution multiplies operands of one of some pairs of types.
 
-    pairs: those that an engine multiplies as they are.
+    engine: whose patterns they are.  pairs: those that it multiplies as they are.
     """
 
     def rewrite(op: Convolved | ConvWgrad, producer: Producer) -> list[Op] | None:
+        """Operands of a convolution are cast to a type that the engine multiplies."""
         type_ = _multiplied_type(op, producer) if _is_cast(op, pairs) else None
         wrong = dict.fromkeys(t for t in op.operands if t.type != type_) if type_ else {}
         if type_ is None or not wrong:
@@ -92,7 +93,10 @@ def casts(pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
             product.compute_type = dtypes.f32
         return [*(_identity(*pair) for pair in cast.items()), product]
 
-    return tuple(Pattern(kind, rewrite) for kind in (ConvFprop, ConvDgrad, ConvWgrad))
+    return tuple(
+        Pattern(kind, rewrite, f"cast-{kind.op_name}-for-{engine}".replace("_", "-"))
+        for kind in (ConvFprop, ConvDgrad, ConvWgrad)
+    )
 
 
 def _is_cast(op: Convolved | ConvWgrad, pairs: Collection[_Pair]) -> bool:

@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ... import dtypes
-from ...dialect.fusion import Fusion, remembered
+from ...dialect.fusion import Fusion
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise, Reshape, Transpose
 from ...dialect.ops.views import View, coordinates
+from ...dialect.patterns import FusionPattern
 from ...dialect.tensor import MAX_RANK, Tensor
 from ...expr import Expr, product
 
@@ -32,13 +33,6 @@ _Cuts = Mapping[_Axis, set[int]]
 
 _WIDE = {32: dtypes.i32, 64: dtypes.i64}  # what stands for a row of so many bits
 _MOST_RESHAPES = 8  # in a row, through each of which coordinates get longer
-
-
-@remembered
-def refined(fusion: Fusion) -> Fusion:
-    """The fusion over finer axes; itself where no reshape asks for them, or where it has more than
-    pointwise operations, reshapes and transposes."""
-    return _with_wide_elements(_with_finer_axes(fusion))
 
 
 # ---- axes
@@ -62,18 +56,19 @@ class _Uncut(Exception):
     """Axes that can't be cut alike."""
 
 
-def _with_finer_axes(fusion: Fusion) -> Fusion:
+def _with_finer_axes(fusion: Fusion) -> Fusion | None:
+    """Pointwise work across reshapes and transposes is over axes that all of its tensors have."""
     if not any(isinstance(op, Reshape) for op in fusion.ops):
-        return fusion
+        return None
     try:
         cuts = _spread([tie for op in fusion.ops for tie in _ties(op)])
         cut = {axis for axis, lengths in cuts.items() if lengths}
         others = {t: _finer(t, cuts) for t in fusion.tensors if any(t is own for own, _ in cut)}
         ops = tuple(_finer_op(op, others, cuts) for op in fusion.ops)
     except _Uncut:
-        return fusion
-    outputs = tuple(others.get(tensor, tensor) for tensor in fusion.outputs)
-    return Fusion(fusion.index, ops, outputs) if others else fusion
+        return None
+    outputs = [others.get(tensor, tensor) for tensor in fusion.outputs]
+    return fusion.with_ops(ops, outputs) if others else None
 
 
 def _ties(op: Op) -> list[_Tie]:
@@ -169,23 +164,23 @@ def _finer_op(op: Op, others: Mapping[Tensor, Tensor], cuts: _Cuts) -> Op:
 # ---- elements
 
 
-def _with_wide_elements(fusion: Fusion) -> Fusion:
-    """Elements that are moved, and nothing else, by whole short rows that both tensors have."""
+def _with_wide_elements(fusion: Fusion) -> Fusion | None:
+    """Elements are moved by whole rows of a few bytes that both tensors have."""
     if not all(map(_moves, fusion.ops)) or len(fusion.inputs) != 1 or len(fusion.outputs) != 1:
-        return fusion
+        return None
     if sum(isinstance(op, Reshape) for op in fusion.ops) > _MOST_RESHAPES:
-        return fusion
+        return None
     (x,), (y,) = fusion.inputs, fusion.outputs
     strides = _strides_along(fusion, x, y)
     if strides is None or x.is_by_value:
-        return fusion
+        return None
     source = replace(x, dims=y.dims, strides=strides)
     row = _short_row(source, y)
     if row is None:
-        return fusion
+        return None
     wide = [_of_rows(tensor, row) for tensor in (source, y)]
     moved = Reshape(x=wide[0], y=wide[1], reshape_mode="LOGICAL")
-    return Fusion(fusion.index, (moved,), (wide[1],))
+    return fusion.with_ops([moved], [wide[1]])
 
 
 def _moves(op: Op) -> bool:
@@ -244,3 +239,10 @@ def _of_rows(tensor: Tensor, row: int) -> Tensor:
     dtype = _WIDE[(extent.constant or 0) * tensor.type.bits]
     offset = tensor.offset // (extent.constant or 1)
     return replace(tensor, dims=dims, strides=tuple(strides), dtype=dtype, offset=offset)
+
+
+# What engines that go through views look at: a reshape is then a transpose.
+REFINED = (
+    FusionPattern(_with_finer_axes, "finer-axes"),
+    FusionPattern(_with_wide_elements, "wide-elements"),
+)
