@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
         "dnnc opt ffn.py -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4},lower-to-linalg'",
         "dnnc opt ffn.mlir -p canonicalize,cse,verify --print-between-passes",
         "dnnc opt invalid.mlir --split-input-file --verify-diagnostics",
+        "dnnc opt --list-passes",
         "dnnc opt --print-irdl",
     )
 
@@ -36,6 +37,14 @@ def _print_irdl(is_asked: bool) -> None:
         from ..dialect import dnn
 
         console.raw(dnn.definitions())
+        raise typer.Exit()
+
+
+def _list_passes(is_asked: bool) -> None:
+    if is_asked:
+        from .list_passes import listing
+
+        console.raw(listing())
         raise typer.Exit()
 
 
@@ -99,11 +108,21 @@ def opt(
             help="Print the dialect in IRDL, which mlir-opt --irdl-file loads, and nothing else.",
         ),
     ] = False,
+    list_passes: Annotated[
+        bool,
+        typer.Option(
+            "--list-passes",
+            is_eager=True,
+            callback=_list_passes,
+            help="Print the passes and the rewrite patterns, and nothing else.",
+        ),
+    ] = False,
 ) -> None:
     """Runs passes over a module and prints it.
 
-    Passes of dnnc: verify, canonicalize-graph, expand-composites, fuse, select-engine,
-    prepare-fusions, lower-to-linalg, tile, lower-to-kernels, assign-workspace, lower-to-nvvm.
+    Passes of dnnc: verify, canonicalize-graph, expand-composites, apply-patterns, fuse,
+    select-engine, prepare-fusions, lower-to-linalg, tile, lower-to-kernels, assign-workspace,
+    lower-to-nvvm.  --list-passes says what each does, and names the rewrite patterns.
 
     An error in one part of a split file is printed, the parts after it still run, and the exit
     status is 1.

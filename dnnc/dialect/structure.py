@@ -151,6 +151,15 @@ def engine_of(function: Any) -> tuple[str, dict[str, int]]:
     )
 
 
+def verify_not_prepared(function: Any, pass_: str) -> None:
+    """Refuses a fusion whose operations and tile are those of the engine that it has."""
+    if PREPARED in function.operation.attributes:
+        name, _ = engine_of(function)
+        what = f"pass {pass_}: @{function.name.value} is prepared for engine {name}"
+        with mlir.located(function.operation):
+            raise DnncError(Status.BAD_PARAM, what, f"{pass_} ahead of prepare-fusions")
+
+
 def tile_of(function: Any) -> Any:
     """The engine's tiling of a fusion; BAD_PARAM before lower-to-linalg has run."""
     attributes = function.operation.attributes

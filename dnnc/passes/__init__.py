@@ -9,16 +9,20 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .. import mlir
+from ..dialect.fusion import Fusion as Fusion
+from ..dialect.patterns import AnyPattern as AnyPattern
+from ..dialect.patterns import FusionPattern as FusionPattern
 from ..dialect.patterns import Pattern as Pattern
 from ..dialect.patterns import in_place_of as in_place_of
 from ..dialect.rewriting import rewrite as rewrite
 from ..errors import DnncError, Status
-from . import stages
+from . import named_patterns, stages
+from .apply_patterns import ApplyPatterns
 from .assign_workspace import AssignWorkspace
 from .canonicalize import Canonicalize
 from .expand_composites import ExpandComposites
@@ -26,6 +30,7 @@ from .fuse import Fuse
 from .lower_to_kernels import LowerToKernels
 from .lower_to_linalg import LowerToLinalg
 from .lower_to_nvvm import LowerToNvvm
+from .named_patterns import all_patterns as all_patterns
 from .pass_base import Pass
 from .prepare_fusions import PrepareFusions
 from .select_engine import SelectEngine
@@ -36,6 +41,7 @@ PASSES: tuple[type[Pass], ...] = (
     Verify,
     Canonicalize,
     ExpandComposites,
+    ApplyPatterns,
     Fuse,
     SelectEngine,
     PrepareFusions,
@@ -50,6 +56,7 @@ BY_NAME = {kind.name: kind for kind in PASSES}
 
 _outside: tuple[type[Pass], ...] = ()  # of other packages, in the order in which they came
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
+_REGISTER = "dnnc.passes.register"
 
 Step = Pass | str  # ours, or the text of an upstream pass
 
@@ -59,41 +66,51 @@ def all_passes() -> dict[str, type[Pass]]:
     return BY_NAME | {kind.name: kind for kind in _outside}
 
 
-def register(kind: type[Pass]) -> None:
-    """Gives a pass from outside the package its name in pipelines, for the rest of this process.
+def register(kind: type[Pass] | AnyPattern) -> None:
+    """Gives a pass or a rewrite pattern from outside the package its name in pipelines, for the
+    rest of this process.
 
-    The name, of lower-case letters, digits and `-`, is no other pass's.  The pass takes and makes a
-    stage, or "" for any.
+    The name, of lower-case letters, digits and `-`, is no other pass's, or no other pattern's.  A
+    pass takes and makes a stage, or "" for any.  Pass apply-patterns applies a pattern.
     """
     global _outside
+    if isinstance(kind, AnyPattern):
+        _verify_name(kind.name, all_patterns(), "pattern")
+        named_patterns.set_outside((*named_patterns.outside(), kind))
+        return
     _verify_outside(kind)
     _outside = (*_outside, kind)
 
 
 def _verify_outside(kind: Any) -> None:
-    where = "dnnc.passes.register"
+    where = _REGISTER
     if not (isinstance(kind, type) and issubclass(kind, Pass) and dataclasses.is_dataclass(kind)):
-        accepted = "a frozen dataclass that derives from dnnc.passes.Pass"
+        accepted = "a frozen dataclass that derives from dnnc.passes.Pass, or a rewrite pattern"
         raise DnncError(Status.BAD_PARAM, f"{kind!r:.80}", accepted, where)
-    if _NAME.fullmatch(kind.name) is None or kind.name in all_passes():
-        what, accepted = f"name {kind.name!r}", "lower-case letters, digits and -, no other pass's"
-        raise DnncError(Status.BAD_PARAM, what, accepted, where)
+    _verify_name(kind.name, all_passes(), "pass")
     if unknown := {kind.takes, kind.makes} - {"", *stages.SPECS}:
         what = f"stage {min(unknown)!r} of pass {kind.name}"
         raise DnncError(Status.BAD_PARAM, what, f"'', {', '.join(stages.SPECS)}", where)
 
 
+def _verify_name(name: str, known: Collection[str], of: str) -> None:
+    if _NAME.fullmatch(name) is None or name in known:
+        accepted = f"lower-case letters, digits and -, no other {of}'s"
+        raise DnncError(Status.BAD_PARAM, f"name {name!r}", accepted, _REGISTER)
+
+
 @contextmanager
-def registered(*kinds: type[Pass]) -> Generator[None]:
-    """Registers passes for the length of a `with` statement."""
+def registered(*kinds: type[Pass] | AnyPattern) -> Generator[None]:
+    """Registers passes and rewrite patterns for the length of a `with` statement."""
     global _outside
-    before = _outside
+    before, patterns = _outside, named_patterns.outside()
     try:
         for kind in kinds:
             register(kind)
         yield
     finally:
         _outside = before
+        named_patterns.set_outside(patterns)
 
 
 def parse_pipeline(text: str) -> list[Step]:

@@ -50,7 +50,7 @@ class SelectEngine(Pass):
         target = targets.with_sm_count(target_of(module), self.sm_count)
         functions = list(structure.fusion_functions(module))
         for function in functions:
-            _verify_not_prepared(function)
+            structure.verify_not_prepared(function, "select-engine")
         inputs = inputs_of_files(self.tuning, self.errata)
         chosen = self.choices or _tuned(module, [_ops(f) for f in functions], target, inputs)
         texts = chosen.split("|") if chosen else [""] * len(functions)
@@ -66,15 +66,6 @@ class SelectEngine(Pass):
                 else:
                     choice = _best(fusion, target, inputs)
             structure.set_engine(function, choice.engine.name, choice.knobs, choice.notes)
-
-
-def _verify_not_prepared(function: Any) -> None:
-    """Refuses a fusion whose operations and tile are those of the engine that it has."""
-    if structure.PREPARED in function.operation.attributes:
-        name, _ = structure.engine_of(function)
-        what = f"pass select-engine: @{function.name.value} is prepared for engine {name}"
-        with located(function.operation):
-            raise DnncError(Status.BAD_PARAM, what, "select-engine ahead of prepare-fusions")
 
 
 def _tuned(module: Any, groups: list[list[str]], target: Target, inputs: Inputs) -> str:

@@ -19,6 +19,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes, rewritten_fusion
+from ...dialect.ops import ConvDgrad, ConvFprop
 from ...dialect.ops.conv import Convolved
 from ...dialect.patterns import AnyPattern
 from ...dialect.tensor import Tensor
@@ -91,7 +92,7 @@ _BOOLEANS = (
 )
 _PATTERN = "one conv_fprop or conv_dgrad, pointwise and view operations"
 # Types of X and W that are multiplied as they are; others are cast.
-_CASTS = casts("conv_sm80", [(type_, type_) for type_ in OPERAND_TYPES])
+_CASTS = casts("conv_sm80", [ConvFprop, ConvDgrad], [(type_, type_) for type_ in OPERAND_TYPES])
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}

@@ -21,6 +21,7 @@ from ...codegen.hopper import wgmma
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered, rewritten_fusion
+from ...dialect.ops import ConvDgrad, ConvFprop
 from ...dialect.ops.conv import Convolved
 from ...dialect.patterns import AnyPattern
 from ...errors import Status
@@ -94,7 +95,7 @@ _PATTERN = (
 _MOST_PHASES = 16  # of the pixels of a gradient with a stride
 _FEW = 64  # output channels, which wide tiles have rows for
 # Types of X and W that are multiplied as they are; others are cast.
-_CASTS = casts("conv_sm90", wgmma.INSTRUCTIONS)
+_CASTS = casts("conv_sm90", [ConvFprop, ConvDgrad], wgmma.INSTRUCTIONS)
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:

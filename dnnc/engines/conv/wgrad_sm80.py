@@ -22,6 +22,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered_at_sizes, rewritten_fusion
+from ...dialect.ops import ConvWgrad
 from ...dialect.patterns import AnyPattern
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
@@ -79,7 +80,7 @@ from .wgrad_sums import (
 from .wgrad_tiles_sm80 import FilterSpace, GradientTile, ImageTile, padded_channels
 
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32)  # of X and dY, as they are multiplied
-_CASTS = casts("conv_wgrad_sm80", [(type_, type_) for type_ in _TYPES])
+_CASTS = casts("conv_wgrad_sm80", [ConvWgrad], [(type_, type_) for type_ in _TYPES])
 _CHUNK_BYTES = 16
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _GATHER_SHARE = 1.4  # against a matmul's main loop: pixels are taken apart in every step

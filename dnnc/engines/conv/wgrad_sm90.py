@@ -96,7 +96,7 @@ from .wgrad_region_sm90 import (
 from .wgrad_sums import emit_losses, emit_sum, place_sums, places_of, sum_seconds
 
 _TYPES = (dtypes.f16, dtypes.bf16)  # of X and dY, as they are multiplied
-_CASTS = casts("conv_wgrad_sm90", [(type_, type_) for type_ in _TYPES])
+_CASTS = casts("conv_wgrad_sm90", [ConvWgrad], [(type_, type_) for type_ in _TYPES])
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
     (64, 128), (64, 64),

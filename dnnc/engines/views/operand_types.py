@@ -20,7 +20,7 @@ from typing import Any
 from ... import dtypes
 from ...dialect.fusion import Fusion
 from ...dialect.op import Op
-from ...dialect.ops import ConvDgrad, ConvFprop, ConvWgrad, Pointwise
+from ...dialect.ops import ConvWgrad, Pointwise
 from ...dialect.ops.conv import Convolved
 from ...dialect.patterns import Pattern, Producer
 from ...dialect.tensor import Tensor
@@ -75,10 +75,13 @@ def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
     return is_wide and not takes_other_type(fusion, op)
 
 
-def casts(engine: str, pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
+def casts(
+    engine: str, kinds: Collection[type[Op]], pairs: Collection[_Pair]
+) -> tuple[Pattern, ...]:
     """Rewrite patterns by which a convolution multiplies operands of one of some pairs of types.
 
-    engine: whose patterns they are.  pairs: those that it multiplies as they are.
+    engine: whose patterns they are.  kinds: the convolutions that it takes.  pairs: the types that
+    it multiplies as they are.
     """
 
     def rewrite(op: Convolved | ConvWgrad, producer: Producer) -> list[Op] | None:
@@ -95,7 +98,7 @@ def casts(engine: str, pairs: Collection[_Pair]) -> tuple[Pattern, ...]:
 
     return tuple(
         Pattern(kind, rewrite, f"cast-{kind.op_name}-for-{engine}".replace("_", "-"))
-        for kind in (ConvFprop, ConvDgrad, ConvWgrad)
+        for kind in kinds
     )
 
 

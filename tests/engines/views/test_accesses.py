@@ -32,7 +32,7 @@ def is_same(graph):
         engine = engine_named(name)
         if engine.supports(fusion, TARGET):
             continue
-        prepared, count = engine.prepared(fusion).fusion, count + 1
+        prepared, count = engine.rewritten(fusion), count + 1
         with dnn.context():
             work = compiler.start(graph, TARGET)
             compiler.advance(work, "linalg", Options(engine=name))
