@@ -1,25 +1,28 @@
-"""An operation, a pass and a rewrite pattern of another package, as docs/extending.md says it.
+"""An operation, a pass and rewrite patterns of another package, as docs/extending.md says it.
 
-`Centre`, `AsRelu` and `Reciprocals` are all that one takes; tests/engines/test_outside.py has an
-engine.
+`Centre`, `AsRelu`, `Reciprocals` and `one_axis` are all that one takes;
+tests/engines/test_outside.py has an engine.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import dnnc
-from dnnc import compiler, mlir, operations, outside, passes, worker
+from dnnc import compiler, engines, mlir, operations, outside, passes, worker
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.graph import OperationGraph
 from dnnc.dialect.json_form import from_json, to_json
 from dnnc.dialect.ops import BY_NAME, Pointwise
-from dnnc.expr import Expr
+from dnnc.dialect.tensor import packed_strides
+from dnnc.engines.elementwise.pointwise import PointwiseEngine
+from dnnc.expr import Expr, product
 from dnnc.mlir import arith, ir
 from dnnc.operations import Op, Steps, attribute, operand, result
+from dnnc.options import Options
 from dnnc.passes import Pass
 
 from .cli.commands import dnnc as command
@@ -282,6 +285,71 @@ def test_a_pattern_rewrites_fusions_whose_kernels_follow(order, tmp_path):
         compiler.resume(fused.stdout)
     assert "max.NaN.f32" in ptx
     assert "ex2" not in ptx
+
+
+# ---- a rewrite pattern of fusions
+
+
+def one_axis(fusion):
+    """Pointwise work on packed tensors of the same dims is over one axis."""
+    if any(op.role != "pointwise" or op.mode == "gen_index" for op in fusion.ops):
+        return None
+    dims = fusion.outputs[0].shape
+    wanted = dims, packed_strides(dims)
+    if len(dims) == 1 or any((t.shape, t.layout) != wanted for t in fusion.tensors):
+        return None
+    whole = (product(dims),)
+    flat = {t: replace(t, dims=whole, strides=packed_strides(whole)) for t in fusion.tensors}
+    ops = [op.with_tensors(flat) for op in fusion.ops]
+    return fusion.with_ops(ops, [flat[t] for t in fusion.outputs])
+
+
+@dataclass(frozen=True)
+class OneAxis(PointwiseEngine):
+    """Engine pointwise, over one axis where that is possible."""
+
+    name: str = "one_axis"
+    index: int = 1001
+    patterns: tuple[passes.AnyPattern, ...] = (
+        passes.FusionPattern(one_axis),
+        *PointwiseEngine.patterns,
+    )
+
+
+def sums():
+    g = dnnc.pygraph("sums", io_data_type="f32", intermediate_data_type="f32", target="sm_80")
+    dims = [3, dnnc.Dim("N", max=64), 8]
+    x, y = g.tensor(dims, name="x"), g.tensor(dims, name="y")
+    g.exp(g.add(x, y)).set_output()
+    return g
+
+
+def test_an_engine_lists_a_pattern_of_fusions(tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(sums().graph.finalize().canonical_text())
+    chosen = "fuse,select-engine{choices=one_axis},prepare-fusions"
+    with engines.registered(OneAxis()):
+        made = command("opt", str(path), "-t", "sm_80", "-p", chosen)
+        listed = command("opt", "--list-passes")
+        check(sums(), {"N": 5}, target="sm_80", engine="one_axis")
+    _, _, fusion = made.stdout.partition("private")
+    assert re.findall(r"%arg\d: tensor<([\w?]+)", fusion) == ["?xf32", "?xf32"]
+    assert "packed tensors of the same dims is over one axis (one_axis)" in listed.stdout
+
+
+def test_a_pattern_of_fusions_is_registered_and_applied_by_name(tmp_path):
+    path = tmp_path / "g.json"
+    path.write_text(sums().graph.finalize().canonical_text())
+    kernels = "prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace"
+    steps = f"fuse,select-engine{{choices=pointwise}},apply-patterns{{patterns=one-axis}},{kernels}"
+    with passes.registered(passes.FusionPattern(one_axis)):
+        made = command("opt", str(path), "-t", "sm_80", "-p", steps)
+    with dnn.context():
+        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+    with engines.registered(OneAxis()):
+        by_engine = compiler.compile_graph(sums().graph, "sm_80", Options(engine="one_axis"))
+    assert ptx.replace("fusion0_pointwise", "fusion0_one_axis").encode() in by_engine.blobs
+    assert "one-axis" not in passes.all_patterns()
 
 
 def test_what_is_no_pass():

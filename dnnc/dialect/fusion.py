@@ -232,7 +232,7 @@ def _replaced(fusion: Fusion, pattern: FusionPattern) -> Fusion:
 
 
 def _verify_ends(fusion: Fusion, made: Fusion, pattern: FusionPattern) -> None:
-    """What is read and written in memory stays."""
+    """Refuses a pattern that changes which memory a fusion reads and writes."""
     wanted, given = ([t.uid for t in each.outputs] for each in (fusion, made))
     if wanted != given:
         what = f"rewrite pattern {pattern.name} of {fusion} gives outputs {given}"

@@ -66,7 +66,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Marks:
-    """What operations are to an engine's kernels, which pass `prepare-fusions` writes on them.
+    """Says what operations are to an engine's kernels; pass `prepare-fusions` writes it on them.
 
     scores: operations on the scores of an attention, whose functions need be no more exact than
     the exponentials that are taken of them.
@@ -179,7 +179,7 @@ class Engine(ABC):
         return rewritten_fusion(fusion, self.patterns)
 
     def marks(self, fusion: Fusion) -> Marks:
-        """What the operations of a fusion in that form are to its kernels."""
+        """Says what the operations of a fusion in that form are to its kernels."""
         return Marks()
 
     @abstractmethod
