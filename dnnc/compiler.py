@@ -166,22 +166,22 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
         place = targets.with_sm_count(work.target, options.sm_count)
         config = _best_config(graph, place, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text
-    steps = [passes.Fuse(partition=partition), passes.SelectEngine(choices=choices)]
+    given: dict[Any, Any] = {
+        passes.Fuse: passes.Fuse(partition=partition),
+        passes.SelectEngine: passes.SelectEngine(choices=choices),
+    }
+    steps = [given[kind] for kind in passes.PASSES_TO["fused"]]
     passes.run(work.module, steps, verifies_each=False)
 
 
-def _linalg(work: Compilation, options: Options, store: Store) -> None:
-    steps = [passes.PrepareFusions(), passes.LowerToLinalg(), passes.Tile()]
-    passes.run(work.module, steps, verifies_each=False)
+def _by_passes(stage: str) -> Callable[[Compilation, Options, Store], None]:
+    """A step that runs the passes to a stage, which have no options there."""
 
+    def run(work: Compilation, options: Options, store: Store) -> None:
+        steps = [kind() for kind in passes.PASSES_TO[stage]]
+        passes.run(work.module, steps, verifies_each=False)
 
-def _kernel(work: Compilation, options: Options, store: Store) -> None:
-    steps = [passes.LowerToKernels(), passes.AssignWorkspace()]
-    passes.run(work.module, steps, verifies_each=False)
-
-
-def _nvvm(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToNvvm()], verifies_each=False)
+    return run
 
 
 def _ptx(work: Compilation, options: Options, store: Store) -> None:
@@ -197,9 +197,9 @@ def _cubin(work: Compilation, options: Options, store: Store) -> None:
 
 _STEPS: dict[str, Callable[[Compilation, Options, Store], None]] = {
     "fused": _fused,
-    "linalg": _linalg,
-    "kernel": _kernel,
-    "nvvm": _nvvm,
+    "linalg": _by_passes("linalg"),
+    "kernel": _by_passes("kernel"),
+    "nvvm": _by_passes("nvvm"),
     "ptx": _ptx,
     "cubin": _cubin,
 }

@@ -174,7 +174,10 @@ def test_passes_of_ours_and_upstreams_mix():
         ("lower-to-kernels", "at stage graph; accepted: one at stage linalg, as lower-to-linalg"),
         ("fuse,select-engine,tile", "a module at stage fused; accepted: one at stage linalg"),
         ("fuse,fuse", "a module at stage fused; accepted: one at stage graph$"),
-        ("fuse,select-engine{choices=fallback},lower-to-linalg,lower-to-kernels", "tile first"),
+        (
+            "fuse,select-engine{choices=fallback},prepare-fusions,lower-to-linalg,lower-to-kernels",
+            "tile first",
+        ),
     ],
 )
 def test_bad_pipelines_are_named(pipeline, what):
@@ -197,7 +200,7 @@ class Strange(passes.Tile):
 def test_a_pass_that_makes_what_its_stage_does_not_hold_is_named(verifies_each):
     with dnn.context():
         work = compiler.advance(compiler.start(ffn().graph, of("sm_80")), "fused")
-        steps = [passes.LowerToLinalg(), Strange()]
+        steps = [passes.PrepareFusions(), passes.LowerToLinalg(), Strange()]
         with pytest.raises(DnncError, match=r"pass tile made .* linalg .*dnn\.strange") as caught:
             passes.run(work.module, steps, verifies_each=verifies_each)
     assert caught.value.status is Status.INTERNAL_ERROR_UNEXPECTED_VALUE
@@ -206,8 +209,8 @@ def test_a_pass_that_makes_what_its_stage_does_not_hold_is_named(verifies_each):
 def test_a_program_without_its_workspace_is_named():
     with dnn.context():
         work = compiler.start(ffn().graph, of("sm_80"))
-        steps = passes.parse_pipeline("fuse,select-engine,lower-to-linalg,tile,lower-to-kernels")
-        passes.run(work.module, steps)
+        lowered = "prepare-fusions,lower-to-linalg,tile,lower-to-kernels"
+        passes.run(work.module, passes.parse_pipeline(f"fuse,select-engine,{lowered}"))
         with pytest.raises(DnncError, match="assign-workspace first"):
             compiler.finish(compiler.resume(work.text()))
 

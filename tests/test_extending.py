@@ -156,7 +156,7 @@ class AsRelu(Pass):
             op.erase()
 
 
-LOWERED = "fuse,select-engine,lower-to-linalg"
+LOWERED = "fuse,select-engine,prepare-fusions,lower-to-linalg"
 
 
 def exponentials():

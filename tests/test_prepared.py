@@ -81,19 +81,44 @@ def test_marks_have_their_types(attribute, accepted):
             compiler.resume(text)
 
 
-def test_a_fusion_without_an_engine_stays():
+def test_a_fusion_without_an_engine_is_what_every_engine_sees():
     with dnn.context():
-        work = compiler.start(cast().finalize(), of("sm_80"))
+        work = compiler.start(heads().finalize(), of("sm_80"))
         passes.run(work.module, passes.parse_pipeline("fuse,prepare-fusions"))
-        assert "dnn.prepared" not in work.text()
+        text = work.text()
+        assert "dnn.prepared" in text
+        assert text.count("dnn.transpose") == 1  # the graph's
+        assert "dnn.tile" not in text
+        passes.run(work.module, [passes.LowerToLinalg()])
+        assert "linalg.generic" in work.text()
+        with pytest.raises(DnncError, match="heads_fusion0 is prepared; accepted: select-engine"):
+            passes.run(compiler.resume(text).module, passes.parse_pipeline("select-engine"))
 
 
-def test_places_stay_where_other_operations_take_the_place_of_some():
+@pytest.mark.parametrize("steps", ["fuse", "fuse,select-engine"])
+def test_a_fusion_that_is_not_prepared_is_not_lowered(steps):
+    with dnn.context():
+        work = compiler.start(heads().finalize(), of("sm_80"))
+        passes.run(work.module, passes.parse_pipeline(steps))
+        before = work.text()
+        wanted = "@heads_fusion0 has no dnn.prepared; accepted: prepare-fusions first"
+        with pytest.raises(DnncError, match=wanted) as caught:
+            passes.run(work.module, [passes.LowerToLinalg()])
+        assert caught.value.status is dnnc.Status.BAD_PARAM
+        assert work.text() == before
+
+
+def heads():
+    """A product whose result is stored transposed."""
     g = dnnc.pygraph("heads", io_data_type="f16", intermediate_data_type="f32")
     rows = g.matmul(g.tensor([1, 64, 128]), g.tensor([1, 128, 64]))
     g.transpose(rows, [0, 2, 1]).set_output()
+    return g.graph
+
+
+def test_places_stay_where_other_operations_take_the_place_of_some():
     with dnn.context():
-        work = compiler.start(g.graph.finalize(), of("sm_80"))
+        work = compiler.start(heads().finalize(), of("sm_80"))
         passes.run(work.module, passes.parse_pipeline("fuse,select-engine"))
         (before,) = structure.fusion_functions(work.module)
         place, had = mlir.place_of(before.operation.location), str(before)
@@ -128,7 +153,9 @@ def test_another_engine_is_not_selected_for_a_prepared_fusion():
     """Its operations and its tile are those of the engine that it was prepared for."""
     with dnn.context():
         work = compiler.resume(prepared(cast(), "sm_80"))
-        other = passes.parse_pipeline("select-engine{choices=fallback},lower-to-linalg")
+        other = passes.parse_pipeline(
+            "select-engine{choices=fallback},prepare-fusions,lower-to-linalg"
+        )
         with pytest.raises(DnncError, match="@cast_fusion0 is prepared for engine conv_sm80"):
             passes.run(work.module, other)
 

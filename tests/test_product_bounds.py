@@ -28,6 +28,7 @@ from dnnc.expr import (
 from dnnc.options import DEFAULTS
 from dnnc.passes.fuse import Fuse
 from dnnc.passes.lower_to_linalg import LowerToLinalg
+from dnnc.passes.prepare_fusions import PrepareFusions
 from dnnc.tuning.search import _every_size
 
 BATCH, LENGTH, HEADS = Dim("batch", max=512), Dim("length", 8, 8192, 8), Dim("heads", 0, 9)
@@ -136,6 +137,7 @@ def test_texts_carry_the_bounds():
         module = dnn.to_mlir(graph)
         assert 'dnn.bounds = [#dnn.bound<["batch", "length"], 1048576 : i64>]' in str(module)
         Fuse().run(module)
+        PrepareFusions().run(module)
         LowerToLinalg().run(module)
         read = dnn.from_mlir(dnn.ir.Module.parse(str(module)))
         (function, *_) = dnn_functions(module)

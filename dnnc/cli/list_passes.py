@@ -22,9 +22,16 @@ def listing() -> str:
     ]
     return "\n".join([
         "Passes, as -p takes them:", "", *_aligned(rows), "",
+        "dnnc compile runs, with the options that it was given:", "", f"  {_of_compile()}", "",
         "Rewrite patterns, as -p 'apply-patterns{patterns=NAME}' takes them:", "", *_aligned(found),
         "",
     ])  # fmt: skip
+
+
+def _of_compile() -> str:
+    from ..passes import PASSES_TO
+
+    return ",".join(kind.name for kinds in PASSES_TO.values() for kind in kinds)
 
 
 def _stages_of(kind: Any) -> str:

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         "opt",
         opt,
         "dnnc opt ffn.mlir -p fuse,select-engine",
-        "dnnc opt ffn.py -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4},lower-to-linalg'",
+        "dnnc opt ffn.py -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4},prepare-fusions'",
         "dnnc opt ffn.mlir -p canonicalize,cse,verify --print-between-passes",
         "dnnc opt invalid.mlir --split-input-file --verify-diagnostics",
         "dnnc opt --list-passes",

@@ -153,9 +153,10 @@ def engine_of(function: Any) -> tuple[str, dict[str, int]]:
 
 def verify_not_prepared(function: Any, pass_: str) -> None:
     """Refuses a fusion whose operations and tile are those of the engine that it has."""
-    if PREPARED in function.operation.attributes:
-        name, _ = engine_of(function)
-        what = f"pass {pass_}: @{function.name.value} is prepared for engine {name}"
+    attributes = function.operation.attributes
+    if PREPARED in attributes:
+        of = f" for engine {engine_of(function)[0]}" if "dnn.engine" in attributes else ""
+        what = f"pass {pass_}: @{function.name.value} is prepared{of}"
         with mlir.located(function.operation):
             raise DnncError(Status.BAD_PARAM, what, f"{pass_} ahead of prepare-fusions")
 

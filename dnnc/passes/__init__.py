@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,6 +51,14 @@ PASSES: tuple[type[Pass], ...] = (
     AssignWorkspace,
     LowerToNvvm,
 )
+
+# The passes that a compilation runs from one stage to the next.
+PASSES_TO: Mapping[str, tuple[type[Pass], ...]] = {
+    "fused": (Fuse, SelectEngine),
+    "linalg": (PrepareFusions, LowerToLinalg, Tile),
+    "kernel": (LowerToKernels, AssignWorkspace),
+    "nvvm": (LowerToNvvm,),
+}
 
 BY_NAME = {kind.name: kind for kind in PASSES}
 

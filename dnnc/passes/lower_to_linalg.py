@@ -1,8 +1,7 @@
 # pyright: basic
 """lower-to-linalg: the operations of each fusion become linalg over scalar arith and math.
 
-Precondition: fusions as `prepare-fusions` leaves them, which runs for those with an engine that are
-not; fusions without an engine are lowered as they stand.  Postcondition: each fusion's function
+Precondition: fusions as `prepare-fusions` leaves them.  Postcondition: each fusion's function
 holds `linalg.generic` operations (attribute `dnn.role`) and calls of anchors.  An anchor is a
 private function that holds its own decomposition, which an engine may inline or replace; its
 attributes are those of the operation (`dnn.compute_type`).  `dnn.parts` has the names by which an
@@ -67,7 +66,7 @@ from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .linalg_views import concatenate, view
 from .pass_base import Pass
-from .prepare_fusions import PrepareFusions, read_prepared
+from .prepare_fusions import read_prepared
 
 _RULES: dict[type[Op], Callable[[Lowering, Any], None]] = {
     Pointwise: pointwise,
@@ -101,7 +100,6 @@ class LowerToLinalg(Pass):
     makes: ClassVar[str] = "linalg"
 
     def run(self, module: Any) -> None:
-        PrepareFusions().run(module)
         for function in list(structure.fusion_functions(module)):
             with located(function.operation):
                 _lower_fusion(module, function)

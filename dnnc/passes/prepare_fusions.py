@@ -1,8 +1,8 @@
 # pyright: basic
 """prepare-fusions: gives each fusion the operations that its engine computes.
 
-Precondition: fusions with an engine.  Postcondition: the function of each has `dnn.prepared`, and
-`dnn.tile`, the tiling that an engine decides of the fusion and its knobs (`Engine.tile_of`).
+Precondition: fusions.  Postcondition: the function of each has `dnn.prepared`, and with an engine
+`dnn.tile`, the tiling that the engine decides of the fusion and its knobs (`Engine.tile_of`).
 Rewrite patterns give it the form that its engine computes, in this order:
 
 - those of every fusion: views at its borders are strides (`dialect/fusion_borders.py`);
@@ -26,9 +26,10 @@ from ..choosing import explicit
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.fusion_borders import BORDER_VIEWS
-from ..dialect.rewriting import rewrite_fusion
+from ..dialect.rewriting import rewrite, rewrite_fusion
 from ..engines import Marks, engine_named
 from ..engines.plain_data import plain
+from ..errors import DnncError, Status
 from ..mlir import ir
 from .fuse import target_of
 from .pass_base import Pass
@@ -44,12 +45,17 @@ class PrepareFusions(Pass):
 
     def run(self, module: Any) -> None:
         for function in list(structure.fusion_functions(module)):
-            attributes = function.operation.attributes
-            if "dnn.engine" in attributes and structure.PREPARED not in attributes:
+            if structure.PREPARED not in function.operation.attributes:
                 _prepare(function, target_of(module))
 
 
 def _prepare(function: Any, target: Any) -> None:
+    has_engine = "dnn.engine" in function.operation.attributes
+    made = _for_engine(function, target) if has_engine else rewrite(function, BORDER_VIEWS)
+    made.attributes[structure.PREPARED] = ir.UnitAttr.get()
+
+
+def _for_engine(function: Any, target: Any) -> Any:
     fusion = structure.read_fusion(function)
     name, knobs = structure.engine_of(function)  # of a text they may be anything
     engine = engine_named(name)
@@ -58,8 +64,8 @@ def _prepare(function: Any, target: Any) -> None:
     patterns = (*BORDER_VIEWS, *engine.patterns)
     function, fusion = rewrite_fusion(function, patterns, fusion.in_graph)
     _write(function, fusion, engine.marks(fusion))
-    function.attributes[structure.PREPARED] = ir.UnitAttr.get()
     function.attributes["dnn.tile"] = structure.to_attribute(plain(tile))
+    return function
 
 
 def _write(function: Any, fusion: Fusion, marks: Marks) -> None:
@@ -78,9 +84,13 @@ def _write(function: Any, fusion: Fusion, marks: Marks) -> None:
 
 
 def read_prepared(function: Any) -> tuple[Fusion, Marks]:
-    """The fusion of a function, and what its operations are to its engine, as they stand there."""
+    """The fusion of a function, and what its operations are to its engine, as they stand there.
+
+    One that is not prepared is BAD_PARAM.
+    """
     if structure.PREPARED not in function.operation.attributes:
-        return structure.read_fusion(function), Marks()
+        what = f"@{function.name.value} has no {structure.PREPARED}"
+        raise DnncError(Status.BAD_PARAM, what, "prepare-fusions first")
     fusion = structure.read_as_written(function)
     parts: dict[str, list[Any]] = {}
     scores, rows = [], []

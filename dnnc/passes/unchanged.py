@@ -120,7 +120,8 @@ def _made_anew(
             engine = engine_named(name)
             explicit.verify_choice(engine, fusion, knobs, target_of(module))
         structure.set_engine(function, name, knobs, engine.notes(fusion, knobs))
-    if any(structure.PREPARED in function.operation.attributes for function in functions):
+    is_prepared = any(structure.PREPARED in each.operation.attributes for each in functions)
+    if is_prepared or stage == "linalg":
         PrepareFusions().run(made)
     if stage == "linalg":
         LowerToLinalg().run(made)

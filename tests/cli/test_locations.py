@@ -59,8 +59,8 @@ def test_debug_information_names_the_file(here):
     assert 'loc("g.mlir":2:8)' in printed
     assert 'loc("g.mlir":1:16)' in printed  # the argument
     assert '"-"' not in printed
-    later = dnnc("opt", "g.mlir", "-p", "fuse,select-engine,lower-to-linalg,tile", "-t", "sm_80",
-                 "--mlir-print-debuginfo").stdout  # fmt: skip
+    steps = "fuse,select-engine,prepare-fusions,lower-to-linalg,tile"
+    later = dnnc("opt", "g.mlir", "-p", steps, "-t", "sm_80", "--mlir-print-debuginfo").stdout
     (body,) = re.findall(r"math.exp .* loc\((#loc\d*)\)", later)
     (name,) = re.findall(rf'^{body} = loc\("pointwise:exp"\((#loc\d*)\)\)', later, re.MULTILINE)
     assert f'{name} = loc("g.mlir":2:8)' in later

@@ -25,6 +25,9 @@ func.func @bad(%x: tensor<4xf32>) {
 """
 
 
+KERNELS = "fuse,select-engine,prepare-fusions,lower-to-linalg,tile,lower-to-kernels"
+
+
 def test_parts_after_one_with_an_error_are_printed(here):
     (here / "g.mlir").write_text(f"{GOOD}// -----\n{BAD}// -----\n{GOOD}")
     result = dnnc("opt", "g.mlir", "--split-input-file")
@@ -42,18 +45,24 @@ def test_without_splitting_the_separator_is_a_comment(here):
 
 def test_what_it_prints_it_reads(ffn):
     """The stages one by one, each by a command of its own, end where one command does."""
-    once = dnnc("opt", ffn, "-p", "fuse,select-engine,lower-to-linalg,tile,lower-to-kernels")
+    once = dnnc("opt", ffn, "-p", KERNELS)
     text = dnnc("opt", ffn).stdout
-    for name in ("fuse", "select-engine", "lower-to-linalg", "tile", "lower-to-kernels"):
+    for name in KERNELS.split(","):
         text = dnnc("opt", "-", "-p", name, stdin=text).stdout
     assert text == once.stdout
 
 
+def test_compile_runs_the_passes_that_it_lists(ffn):
+    listed = dnnc("opt", "--list-passes").stdout
+    (pipeline,) = [line.strip() for line in listed.splitlines() if "," in line.split(" ")[-1]]
+    assert pipeline.startswith(KERNELS)
+    by_passes = dnnc("opt", ffn, "-t", "sm_80", "-p", pipeline).stdout
+    assert by_passes == dnnc("compile", ffn, "-t", "sm_80", "--emit", "nvvm").stdout
+
+
 def test_the_target_decides(ffn):
     for name in ("sm_80", "sm_120"):
-        result = dnnc(
-            "opt", ffn, "-t", name, "-p", "fuse,select-engine,lower-to-linalg,tile,lower-to-kernels"
-        )
+        result = dnnc("opt", ffn, "-t", name, "-p", KERNELS)
         assert f'chip = "{name}"' in result.stdout
     assert error_of(dnnc("opt", ffn, "-t", "sm_70")).startswith("NOT_SUPPORTED_ARCH_MISMATCH")
 
@@ -105,8 +114,12 @@ def test_modules_between_passes_go_to_stderr(ffn):
         ("fuse,select-engine{choices=fallback|fallback}", "choices for 2 fusions; accepted: for 1"),
         ("assign-workspace", "accepted: one at stage kernel, as lower-to-kernels makes it"),
         (
-            "fuse,lower-to-linalg,tile",
+            "fuse,prepare-fusions,lower-to-linalg,tile",
             "@ffn_fusion0 has no dnn.engine; accepted: select-engine first",
+        ),
+        (
+            "fuse,select-engine,lower-to-linalg",
+            "@ffn_fusion0 has no dnn.prepared; accepted: prepare-fusions first",
         ),
     ],
 )
@@ -171,7 +184,7 @@ def test_the_dialect_in_irdl_loads_elsewhere():
 
 
 def test_locations_and_the_generic_form_are_printed_as_by_mlir_opt_and_read_again(ffn):
-    lowered = ("-p", "fuse,select-engine,lower-to-linalg")
+    lowered = ("-p", "fuse,select-engine,prepare-fusions,lower-to-linalg")
     plain = dnnc("opt", ffn, *lowered).stdout
     made = dnnc("opt", ffn, *lowered, "--mlir-print-debuginfo", "--mlir-print-op-generic").stdout
     assert '"linalg.generic"(' in made

@@ -12,6 +12,7 @@ from dnnc.dialect.reference import in_form
 from dnnc.mlir import ir
 from dnnc.passes.fuse import Fuse
 from dnnc.passes.lower_to_linalg import LowerToLinalg
+from dnnc.passes.prepare_fusions import PrepareFusions
 from dnnc.rounding import round_to, widen
 
 PIPELINE = (
@@ -65,6 +66,7 @@ def lowered(graph):
     arguments and of what it returns; inside a context."""
     module = dnn.to_mlir(graph)
     Fuse(partition=" ".join(str(i) for i in range(len(graph.live_ops)))).run(module)
+    PrepareFusions().run(module)
     LowerToLinalg().run(module)
     (function,) = structure.fusion_functions(module)
     taken = [tensor.uid for tensor in dnn.read_arguments(function).values()]

@@ -115,8 +115,8 @@ def attention_of(fusion: Fusion) -> Attention:
 
 
 def attention_marks(fusion: Fusion) -> Marks:
-    """Marks an attention's operations for its engines: functions of scores are approximate, and each
-    row is reduced even where it is one key."""
+    """Marks an attention's operations for its engines: functions of scores are approximate, and
+    each row is reduced even where it is one key."""
     found = attention_of(fusion)
     rows = frozenset((found.maximum, found.total))
     parts: dict[str, Sequence[Op]] = {

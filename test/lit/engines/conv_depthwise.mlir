@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=conv_depthwise:LOAD_SIZE=8:TILE_ROWS=1:TILE_COLS=2:ARRAY_SIZE_PER_THREAD=1:SPECFILT=0:BLOCK_SIZE=128:OCCUPANCY=0},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=conv_depthwise:LOAD_SIZE=8:TILE_ROWS=1:TILE_COLS=2:ARRAY_SIZE_PER_THREAD=1:SPECFILT=0:BLOCK_SIZE=128:OCCUPANCY=0},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' | filecheck %s
 
 #pixels = affine_map<() -> (1, 8, 5, 6, 240, 1, 48, 8)>
 #taps = affine_map<() -> (8, 1, 3, 3, 9, 1, 3, 1)>

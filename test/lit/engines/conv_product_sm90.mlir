@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_product_sm90:TILE_M=64:TILE_N=64:STAGES=2:TILE_CGA_M=1:TILE_CGA_N=1:SWAP_AB=0:SPLIT_K_SLC=1:WARP_SPEC_CFG=1:SWIZZLE=2048},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_product_sm90:TILE_M=64:TILE_N=64:STAGES=2:TILE_CGA_M=1:TILE_CGA_N=1:SWAP_AB=0:SPLIT_K_SLC=1:WARP_SPEC_CFG=1:SWIZZLE=2048},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' | filecheck %s
 // RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_product_sm90:TILE_M=64:TILE_N=64:STAGES=2:TILE_CGA_M=1:TILE_CGA_N=1:SWAP_AB=0:SPLIT_K_SLC=1:WARP_SPEC_CFG=1:SWIZZLE=2048},prepare-fusions' | filecheck %s --check-prefix=FUSED
 
 #images = affine_map<() -> (2, 64, 6, 8, 3072, 48, 8, 1)>

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_80 -p 'fuse,select-engine{choices=conv_sm80:TILE_M=32:TILE_N=64:TILEK=32:STAGES=3},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -t sm_80 -p 'fuse,select-engine{choices=conv_sm80:TILE_M=32:TILE_N=64:TILEK=32:STAGES=3},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' | filecheck %s
 
 #pixels = affine_map<() -> (2, 64, 5, 6, 1920, 1, 384, 64)>
 #taps = affine_map<() -> (64, 64, 3, 3, 576, 1, 192, 64)>

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_sm90:TILE_M=64:TILE_N=64:SWAP_AB=0:TILE_ROWS=0},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_sm90:TILE_M=64:TILE_N=64:SWAP_AB=0:TILE_ROWS=0},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' | filecheck %s
 
 #pixels = affine_map<() -> (2, 64, 5, 6, 1920, 1, 384, 64)>
 #taps = affine_map<() -> (64, 64, 3, 3, 576, 1, 192, 64)>

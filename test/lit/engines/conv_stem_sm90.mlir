@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_stem_sm90:TILE_M=128:TILE_N=32:STAGES=2},lower-to-linalg,tile,lower-to-kernels' | filecheck %s
+// RUN: dnnc opt %s -t sm_90a -p 'fuse,select-engine{choices=conv_stem_sm90:TILE_M=128:TILE_N=32:STAGES=2},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' | filecheck %s
 
 #pixels = affine_map<() -> (2, 3, 17, 18, 918, 1, 54, 3)>
 #taps = affine_map<() -> (32, 3, 7, 7, 147, 1, 21, 3)>

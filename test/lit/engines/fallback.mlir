@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=fallback},lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=fallback},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
 
 // Each thread sums by itself: a loop, no shuffle and no shared memory.
 // CHECK-LABEL: func.func @product(

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=matmul_sm80:TILE_M=64:TILE_N=64},lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=matmul_sm80:TILE_M=64:TILE_N=64},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
 
 // Operands come by cp.async and ldmatrix; the product is mma.sync; g2 is applied to its result.
 // CHECK-LABEL: func.func @with_epilogue(

@@ -1,5 +1,5 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg' | filecheck %s --check-prefix=LINALG
-// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg,tile,lower-to-kernels,assign-workspace' | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine,prepare-fusions,lower-to-linalg' | filecheck %s --check-prefix=LINALG
+// RUN: dnnc opt %s -p 'fuse,select-engine,prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace' | filecheck %s
 
 // The other device's numbers come from the own tensor, the own ones from the operands.
 // LINALG-LABEL: func.func private @moments_fusion0(

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=pointwise:ARRAY_SIZE_PER_THREAD=4},lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=pointwise:ARRAY_SIZE_PER_THREAD=4},prepare-fusions,lower-to-linalg,tile,lower-to-kernels' --split-input-file | filecheck %s
 
 // Whole fragments: 16-byte loads of all unrolled fragments stand ahead of the first store.
 // CHECK-LABEL: llvm.func @fusion0_pointwise(

@@ -1,5 +1,5 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=reduction:SPLIT_K_SLC=1},lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=reduction:SPLIT_K_SLC=4},lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s --check-prefix=SLICES
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=reduction:SPLIT_K_SLC=1},prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=reduction:SPLIT_K_SLC=4},prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s --check-prefix=SLICES
 
 // Partial sums are combined through shuffles; one launch, no workspace.
 // CHECK-LABEL: func.func @rows(

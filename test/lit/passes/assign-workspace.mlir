@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse{partition=0|1},select-engine,lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse{partition=0|1},select-engine,prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace' --split-input-file | filecheck %s
 
 // What one kernel leaves for the next lies in the workspace, in whole 256 bytes.
 // CHECK-LABEL: func.func @tensor_between_kernels(

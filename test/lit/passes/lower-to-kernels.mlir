@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg,tile,lower-to-kernels' --split-input-file --target sm_80 | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine,prepare-fusions,lower-to-linalg,tile,lower-to-kernels' --split-input-file --target sm_80 | filecheck %s
 
 // The fusion's function is gone; the kernel and the step that launches it are there.
 // CHECK: module attributes {{.*}}gpu.container_module

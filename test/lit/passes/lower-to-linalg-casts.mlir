@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_90 -p 'fuse,select-engine{choices=conv_sm80},lower-to-linalg' | filecheck %s
+// RUN: dnnc opt %s -t sm_90 -p 'fuse,select-engine{choices=conv_sm80},prepare-fusions,lower-to-linalg' | filecheck %s
 // RUN: dnnc opt %s -t sm_90 -p 'fuse,select-engine{choices=conv_sm80},prepare-fusions' | filecheck %s --check-prefix=FUSED
 
 #x = affine_map<() -> (2, 16, 5, 6, 480, 1, 96, 16)>

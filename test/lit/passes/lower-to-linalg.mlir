@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine,prepare-fusions,lower-to-linalg' --split-input-file | filecheck %s
 
 // Operands are converted to the compute type, the result to its own; a broadcast is a map.
 // CHECK-DAG: #[[SAME:.*]] = affine_map<(d0, d1) -> (d0, d1)>

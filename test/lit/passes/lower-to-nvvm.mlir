@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg,tile,lower-to-kernels,assign-workspace,lower-to-nvvm' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine,prepare-fusions,lower-to-linalg,tile,lower-to-kernels,assign-workspace,lower-to-nvvm' --split-input-file | filecheck %s
 
 // Kernels hold llvm and nvvm operations alone; the graph beside them is not touched.
 // CHECK-LABEL: func.func @kernels_are_lowered(

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -p 'fuse,select-engine{choices=fallback},lower-to-linalg,tile' | filecheck %s
+// RUN: dnnc opt %s -p 'fuse,select-engine{choices=fallback},prepare-fusions,lower-to-linalg,tile' | filecheck %s
 
 // The fallback engine works from the decomposition: no anchor is left.
 // CHECK-LABEL: func.func private @product_fusion0(

@@ -1,4 +1,4 @@
-// RUN: dnnc opt %s -t sm_80 -p 'fuse,select-engine,lower-to-linalg,tile' --split-input-file | filecheck %s
+// RUN: dnnc opt %s -t sm_80 -p 'fuse,select-engine,prepare-fusions,lower-to-linalg,tile' --split-input-file | filecheck %s
 
 // One packed tensor: its axes are one loop, in fragments of 16 bytes.
 // CHECK-LABEL: func.func private @packed_tensors_are_one_loop_fusion0(

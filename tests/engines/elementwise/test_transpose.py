@@ -434,7 +434,7 @@ def swept(g):
     with dnn.context():
         module = dnn.to_mlir(g.graph.finalize())
         passes.run(module, [passes.Verify(), passes.Fuse(), passes.SelectEngine(),
-                            passes.LowerToLinalg()])  # fmt: skip
+                            passes.PrepareFusions(), passes.LowerToLinalg()])  # fmt: skip
         (function,) = structure.fusion_functions(module)
         found = Sweep.of_region(Region.of(function))
         return found.slow, found.groups, sorted(r.path(found.dims) for r in found.transposed)
