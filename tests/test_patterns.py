@@ -115,10 +115,10 @@ def test_which_patterns_match(build, engine, names):
     assert found == names
 
 
-def test_patterns_of_operations_that_follow_each_other_are_one_step():
+def test_patterns_of_a_kind_that_follow_each_other_are_one_step():
     one, two = expansions()[:2]
     (view,) = BORDER_VIEWS
-    assert in_steps([one, two, view, view, one]) == [(one, two), view, view, (one,)]
+    assert in_steps((one, two, view, view, one)) == [(one, two), (view, view), (one,)]
 
 
 def test_a_fusion_that_repeats_repeats_when_it_was_rewritten():
@@ -214,22 +214,15 @@ def with_other_inputs(fusion):
     return fusion.with_ops([op.with_tensors({x: other}) for op in fusion.ops])
 
 
-def again(fusion):
-    return fusion.with_ops(fusion.ops)
-
-
 @pytest.mark.parametrize(
     ("rewriting", "said"),
     [
-        (without_outputs, r"pattern without-outputs of <fusion 0: .*> gives outputs \[\]"),
-        (with_other_inputs, r"pattern with-other-inputs of .* reads \[77\]; accepted: inputs of"),
-        (again, "pattern again still matches <fusion 0: .*> after 100 rewrites"),
+        (without_outputs, r"patterns without-outputs of <fusion 0: .*> give outputs \[\]"),
+        (with_other_inputs, r"patterns with-other-inputs of .* read \[77\]; accepted: inputs of"),
     ],
 )
 def test_what_a_pattern_of_fusions_gives_wrongly_is_refused(rewriting, said):
     pattern = FusionPattern(rewriting)
-    with pytest.raises(DnncError, match=said):
-        rewritten_fusion(fusion_of(pointwise()), (pattern,))
     with dnn.context():
         module = fused(pointwise())
         before = str(module)
@@ -237,6 +230,28 @@ def test_what_a_pattern_of_fusions_gives_wrongly_is_refused(rewriting, said):
         with pytest.raises(DnncError, match=said):
             rewrite(function, [pattern])
         assert str(module) == before
+
+
+def test_a_pattern_of_fusions_is_asked_once():
+    """In either place: what it gives stays, even where it would match again."""
+    asked = []
+
+    def again(fusion):
+        asked.append(fusion)
+        return fusion.with_ops(fusion.ops)
+
+    pattern = FusionPattern(again)
+    fusion = fusion_of(pointwise())
+    made = rewritten_fusion(fusion, (pattern,))
+    assert made is not fusion
+    with dnn.context():
+        module = fused(pointwise())
+        (function,) = structure.fusion_functions(module)
+        before = structure.read_as_written(function)
+        _, found = rewrite_fusion(function, [pattern], before)
+    assert found is not before
+    assert key_of(found) == key_of(before)
+    assert len(asked) == 2
 
 
 def test_names_of_patterns_differ():

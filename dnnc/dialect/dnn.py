@@ -107,6 +107,11 @@ def _verifier(kind: type[Op]) -> Any:
     return verify_invariants
 
 
+def is_returned(value: Any) -> bool:
+    """Whether a function returns a value; a result of an operation that it does not is virtual."""
+    return any(use.owner.name == "func.return" for use in value.uses)
+
+
 def _emit_error(op: Any, error: DnncError) -> None:
     error.made_at = None  # MLIR says where
     op.operation.location.emit_error(f"'{op.operation.name}' op {error}")

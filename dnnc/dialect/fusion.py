@@ -8,11 +8,10 @@ from functools import cached_property, wraps
 from string import ascii_lowercase
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ..errors import DnncError, Status
 from ..expr import Dim, assumed
 from .graph import OperationGraph
 from .op import Op
-from .patterns import MOST_DEPTH, AnyPattern, FusionPattern, in_steps, rewritten
+from .patterns import AnyPattern, FusionPattern, in_steps, rewritten
 from .tensor import Tensor, symbols_of
 
 
@@ -211,36 +210,23 @@ def rewritten_fusion(fusion: Fusion, patterns: tuple[AnyPattern, ...]) -> Fusion
     """The fusion that patterns give, one step after the other (`patterns.in_steps`); itself where
     none of them matches."""
     for step in in_steps(patterns):
-        if isinstance(step, FusionPattern):
-            fusion = _replaced(fusion, step)
-            continue
-        ops = tuple(rewritten(fusion.ops, step))
-        if ops != fusion.ops:
-            fusion = fusion.with_ops(ops)
+        if isinstance(step[0], FusionPattern):
+            for pattern in step:
+                fusion = _replaced(fusion, pattern)
+        else:
+            fusion = _with_rewritten_ops(fusion, step)
     return fusion
 
 
-def _replaced(fusion: Fusion, pattern: FusionPattern) -> Fusion:
-    for _ in range(MOST_DEPTH):
-        made = pattern.rewrite(fusion)
-        if made is None:
-            return fusion
-        _verify_ends(fusion, made, pattern)
-        fusion = made
-    what = f"rewrite pattern {pattern.name} still matches {fusion} after {MOST_DEPTH} rewrites"
-    raise DnncError(Status.BAD_PARAM, what, "a pattern that does not match in the end")
+@remembered
+def _with_rewritten_ops(fusion: Fusion, patterns: Any) -> Fusion:
+    ops = tuple(rewritten(fusion.ops, patterns))
+    return fusion if ops == fusion.ops else fusion.with_ops(ops)
 
 
-def _verify_ends(fusion: Fusion, made: Fusion, pattern: FusionPattern) -> None:
-    """Refuses a pattern that changes which memory a fusion reads and writes."""
-    wanted, given = ([t.uid for t in each.outputs] for each in (fusion, made))
-    if wanted != given:
-        what = f"rewrite pattern {pattern.name} of {fusion} gives outputs {given}"
-        raise DnncError(Status.BAD_PARAM, what, f"outputs {wanted}, by uid, in this order")
-    known = {t.uid for t in fusion.inputs}
-    if strange := sorted({t.uid or 0 for t in made.inputs if t.uid not in known}):
-        what = f"rewrite pattern {pattern.name} of {fusion} reads {strange}"
-        raise DnncError(Status.BAD_PARAM, what, f"inputs of {sorted(t or 0 for t in known)}")
+@remembered
+def _replaced(fusion: Fusion, pattern: Any) -> Fusion:
+    return pattern.rewrite(fusion) or fusion
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

@@ -24,7 +24,6 @@ from typing import Any
 from .. import dtypes
 from ..expr import Expr
 from .fusion import Fusion
-from .fusion_key import key_of
 from .op import Op
 from .ops.conv import Convolution
 from .ops.matmul import Matmul
@@ -53,9 +52,7 @@ def _at_borders(fusion: Fusion) -> Fusion | None:
     loaded = _loaded(ops, outputs, is_attention)
     stored = _Sinking(loaded, outputs, is_attention).result()
     if stored is not None:
-        made = fusion.with_ops(*stored)
-        # Outputs that are parts of a product's columns are behind views still.
-        return None if key_of(made) == key_of(fusion) else made
+        return fusion.with_ops(*stored)
     return None if len(loaded) == len(ops) else fusion.with_ops(loaded)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,15 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .fusion import Fusion
 
-MOST_DEPTH = 100  # rewrites of what a rewrite gives
+_MOST_DEPTH = 100  # rewrites of what a rewrite gives
+
+FUNCTION = "func.func"
 
 # Tensor -> the operation that makes it; None: it is an input or a constant.
 Producer = Callable[[Tensor], Op | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """A rewriting of the operations of one class.
 
@@ -59,14 +62,13 @@ class Pattern:
         return f"dnn.{self.kind.op_name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FusionPattern:
     """A rewriting of a whole fusion, whose function it replaces.
 
     rewrite: called with a fusion; gives the one that stands for it, by `Fusion.with_ops`, or None
     where it stays.  Inputs and outputs keep their uids, hence their memory, and outputs their
-    order; dims, strides and types may be others.  What it gives is rewritten again, until the
-    pattern does not match.
+    order; dims, strides and types may be others.  It is asked once: what it gives stays.
     name: as `dnnc opt` takes it (default: the function's).
     """
 
@@ -79,7 +81,7 @@ class FusionPattern:
     @property
     def root(self) -> str:
         """The name of the operation that it rewrites."""
-        return "func.func"
+        return FUNCTION
 
 
 AnyPattern = Pattern | FusionPattern
@@ -89,14 +91,11 @@ def _name_of(function: Any) -> str:
     return function.__name__.strip("_").replace("_", "-")
 
 
-def in_steps(patterns: Sequence[AnyPattern]) -> list[FusionPattern | tuple[Pattern, ...]]:
-    """Patterns as they are applied, one step after the other: patterns of operations that follow
-    each other are one step, each pattern of fusions is one of its own."""
-    found: list[FusionPattern | tuple[Pattern, ...]] = []
-    for is_of_fusions, run in groupby(patterns, key=lambda p: isinstance(p, FusionPattern)):
-        members: list[Any] = list(run)
-        found += members if is_of_fusions else [tuple(members)]
-    return found
+@cache
+def in_steps(patterns: tuple[AnyPattern, ...]) -> list[tuple[FusionPattern | Pattern, ...]]:
+    """Patterns as they are applied, one step after the other: those of a kind that follow each
+    other are one step."""
+    return [tuple(run) for _, run in groupby(patterns, key=type)]
 
 
 def in_place_of(op: Op, **values: Any) -> Any:
@@ -118,7 +117,7 @@ def rewritten(ops: Iterable[Op], patterns: Sequence[Pattern]) -> list[Op]:
             if pattern.kind is type(op):
                 steps = pattern.rewrite(op, producers.get)
                 if steps is not None:
-                    if depth == MOST_DEPTH:
+                    if depth == _MOST_DEPTH:
                         what = f"rewrite patterns still match {op.label} after {depth} rewrites"
                         accepted = "patterns that match nothing in the end"
                         raise DnncError(Status.BAD_PARAM, what, accepted)

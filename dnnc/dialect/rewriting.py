@@ -17,12 +17,12 @@ from typing import Any
 
 from ..errors import DnncError, Status
 from ..expr import Dim
-from ..mlir import apply_patterns, apply_patterns_to, func, ir
+from ..mlir import apply_patterns, apply_patterns_to, ir
 from . import dnn, structure
 from .fusion import Fusion, rewritten_fusion
 from .op import Op
 from .ops import BY_NAME
-from .patterns import AnyPattern, FusionPattern, Pattern, in_steps
+from .patterns import FUNCTION, AnyPattern, FusionPattern, Pattern, in_steps
 from .tensor import Tensor
 
 
@@ -30,16 +30,17 @@ def rewrite(function: Any, patterns: Sequence[AnyPattern]) -> Any:
     """Applies patterns to the function of a graph or of a fusion, and gives the function that
     stands there then.
 
-    One step after the other, in order, each until it no longer matches (`patterns.in_steps`).
+    One step after the other, in order (`patterns.in_steps`): patterns of operations until none of
+    them matches, each pattern of fusions once.
     Operations whose results nothing uses are dropped; those that replace one of a fusion have its
     role.  Nothing is verified meanwhile: `passes.run` verifies the module that a pass leaves.
     Patterns of fusions on the function of a graph are BAD_PARAM.
     """
     if "dnn.fusion" in function.operation.attributes:
         return rewrite_fusion(function, patterns)[0]
-    for step in in_steps(patterns):
-        if isinstance(step, FusionPattern):
-            what = f"rewrite pattern {step.name} on @{function.name.value}, a graph"
+    for step in in_steps(tuple(patterns)):
+        if isinstance(step[0], FusionPattern):
+            what = f"rewrite pattern {step[0].name} on @{function.name.value}, a graph"
             raise DnncError(Status.BAD_PARAM, what, "the functions of fusions, as fuse makes them")
         _rewrite_operations(function, step)
     return function
@@ -53,8 +54,8 @@ def rewrite_fusion(
     fusion: what stands there now, if it was read.
     """
     fusion = fusion or structure.read_as_written(function)
-    for step in in_steps(patterns):
-        if isinstance(step, FusionPattern):
+    for step in in_steps(tuple(patterns)):
+        if isinstance(step[0], FusionPattern):
             function, fusion = _replace_function(function, step, fusion)
             continue
         _rewrite_operations(function, step)
@@ -63,22 +64,41 @@ def rewrite_fusion(
     return function, fusion
 
 
-def _replace_function(function: Any, pattern: FusionPattern, fusion: Fusion) -> tuple[Any, Fusion]:
-    """The function of a fusion, replaced where a pattern matches; and the fusion that it has."""
+def _replace_function(function: Any, patterns: Any, fusion: Fusion) -> tuple[Any, Fusion]:
+    """The function of a fusion, replaced where patterns match; and the fusion that it has."""
+
+    made = fusion
 
     def replaced(operation: Any) -> list[Any] | None:
-        nonlocal fusion
-        made = rewritten_fusion(fusion, (pattern,))
+        nonlocal made
+        if made is not fusion:  # the driver has come to what was written
+            return None
+        made = rewritten_fusion(fusion, patterns)
         if made is fusion:
             return None
+        _verify_ends(fusion, made, patterns)
         structure.write_in_place_of(operation, made)
-        fusion = made
         return []
 
-    return apply_patterns_to(function, {pattern.root: replaced}), fusion
+    return apply_patterns_to(function, {FUNCTION: replaced}), made
 
 
-def _rewrite_operations(function: Any, patterns: Sequence[Pattern]) -> None:
+def _verify_ends(fusion: Fusion, made: Fusion, patterns: Sequence[FusionPattern]) -> None:
+    """Refuses patterns that change which memory a fusion reads and writes."""
+    by = ", ".join(pattern.name for pattern in patterns)
+    wanted, given = ([t.uid for t in each.outputs] for each in (fusion, made))
+    if wanted != given:
+        what = f"rewrite patterns {by} of {fusion} give outputs {given}"
+        raise DnncError(Status.BAD_PARAM, what, f"outputs {wanted}, by uid, in this order")
+    known = {t.uid for t in fusion.inputs}
+    if strange := [t.uid for t in made.inputs if t.uid not in known]:
+        what = f"rewrite patterns {by} of {fusion} read {strange}"
+        raise DnncError(
+            Status.BAD_PARAM, what, f"inputs of {sorted(t or 0 for t in known)}, by uid"
+        )
+
+
+def _rewrite_operations(function: Any, patterns: Any) -> None:
     symbols = dnn.read_symbols(function)
     by_root: dict[str, list[Pattern]] = {}
     for pattern in patterns:
@@ -133,7 +153,7 @@ class _Around:
             if own is not None:  # an operand of what was read before: it stays the same tensor
                 op.replace_tensors({made: own})
             tensor = own or made
-            tensor.is_virtual = not is_returned(value)
+            tensor.is_virtual = not dnn.is_returned(value)
             tensor.is_output = not tensor.is_virtual
             self.values[tensor], self._tensors[value] = value, tensor
         return op
@@ -166,11 +186,6 @@ def _as_typed(value: Any, old: Any, symbols: Sequence[Dim], op: Op) -> None:
     value.set_type(old.type)
 
 
-def is_returned(value: Any) -> bool:
-    """Whether a function returns a value; one that it does not is virtual."""
-    return any(isinstance(use.owner, func.ReturnOp) for use in value.uses)
-
-
 def _tensor_of(value: Any, symbols: Sequence[Dim]) -> Tensor:
     """The tensor of an argument, of a constant or of another operation's result."""
     if isinstance(value.owner, ir.Block):
@@ -182,6 +197,6 @@ def _tensor_of(value: Any, symbols: Sequence[Dim]) -> Tensor:
     if operation.name == "dnn.constant":
         return dnn.read_constant(operation, symbols)
     tensor = dnn.read_tensors(operation, symbols)[ir.OpResult(value).result_number]
-    tensor.is_virtual = not is_returned(value)
+    tensor.is_virtual = not dnn.is_returned(value)
     tensor.is_output = not tensor.is_virtual
     return tensor

@@ -1,9 +1,9 @@
 # pyright: basic
 """apply-patterns: applies rewrite patterns by their names, and no others.
 
-Precondition: a graph, or fusions that are not prepared.  Postcondition: none of the patterns
-matches.  Those of operations rewrite the graph, and beside fusions these alone: the graph's
-function stays then.  Those of fusions need fusions.
+Precondition: a graph, or fusions that are not prepared.  Postcondition: each pattern was
+applied, in order.  Those of operations rewrite the graph, and beside fusions these alone: the
+graph's function stays then.  Those of fusions need fusions.
 
     apply-patterns{patterns=finer-axes}
 
