@@ -92,8 +92,10 @@ def _verifier(kind: type[Op]) -> Any:
         try:
             _verify_attributes(op.operation, kind)
             _verify_segments(op.operation, kind)
-            made = read_op(op.operation, kind, {}, _symbols_around(op.operation))
-            for tensor in (*made.operands, *made.results):
+            values: dict[Any, Tensor] = {}
+            made = read_op(op.operation, kind, values, _symbols_around(op.operation))
+            for value, tensor in values.items():
+                tensor.is_virtual = not (isinstance(value.owner, ir.Block) or is_returned(value))
                 tensor.verify()
             made.verify_rank_0()
             made.verify()
