@@ -409,6 +409,16 @@ def message(error: Any, file: str = _UNNAMED) -> str:
     return "; ".join(said) or str(error)
 
 
+def is_argument(value: Any) -> bool:
+    """Whether a value is an argument of a block."""
+    return isinstance(value.owner, ir.Block)
+
+
+def is_returned(value: Any) -> bool:
+    """Whether a function returns a value."""
+    return any(use.owner.name == "func.return" for use in value.uses)
+
+
 def bytecode_of(operation: Any) -> bytes:
     """MLIR's bytecode of an operation, with its locations."""
     code = io.BytesIO()

@@ -56,7 +56,7 @@ class Region:
 
     @cached_property
     def parts(self) -> Mapping[str, Sequence[Any]]:
-        """Name -> the operations that the engine knows by it; see `engines.Prepared.parts`."""
+        """Name -> the operations that the engine knows by it; see `engines.Marks.parts`."""
         found: dict[str, list[Any]] = {}
         for op in self.operations:
             if "dnn.parts" in op.attributes:

@@ -92,10 +92,9 @@ def _verifier(kind: type[Op]) -> Any:
         try:
             _verify_attributes(op.operation, kind)
             _verify_segments(op.operation, kind)
-            values: dict[Any, Tensor] = {}
-            made = read_op(op.operation, kind, values, _symbols_around(op.operation))
+            made = read_op(op.operation, kind, values := {}, _symbols_around(op.operation))
             for value, tensor in values.items():
-                tensor.is_virtual = not (isinstance(value.owner, ir.Block) or is_returned(value))
+                tensor.is_virtual = not (mlir.is_argument(value) or mlir.is_returned(value))
                 tensor.verify()
             made.verify_rank_0()
             made.verify()
@@ -109,18 +108,13 @@ def _verifier(kind: type[Op]) -> Any:
     return verify_invariants
 
 
-def is_returned(value: Any) -> bool:
-    """Whether a function returns a value; a result of an operation that it does not is virtual."""
-    return any(use.owner.name == "func.return" for use in value.uses)
-
-
 def _emit_error(op: Any, error: DnncError) -> None:
     error.made_at = None  # MLIR says where
     op.operation.location.emit_error(f"'{op.operation.name}' op {error}")
 
 
 # Attributes of an operation beside its own: its name in the graph, its results' values, its place
-# in a fusion (`Fusion.roles`), and what it is to the engine of one (`engines.Prepared`).
+# in a fusion (`Fusion.roles`), and what it is to the engine of one (`engines.Marks`).
 NODE, TENSORS, ROLE = "node", "tensors", "role"
 PARTS, IS_SCORE, REDUCES_ROWS = "parts", "is_score", "reduces_rows"
 MARKS = (ROLE, PARTS, IS_SCORE, REDUCES_ROWS)  # in fusions alone
@@ -433,9 +427,8 @@ def graph_function(module: Any) -> Any:
     """The module's one function with the attribute `dnn.graph`."""
     found = [op for op in module.body.operations if "dnn.graph" in op.operation.attributes]
     if len(found) != 1 or not isinstance(found[0], func.FuncOp):
-        raise DnncError(
-            Status.BAD_PARAM, f"{len(found)} functions with dnn.graph", "one func.func of them"
-        )
+        what = f"{len(found)} functions with dnn.graph"
+        raise DnncError(Status.BAD_PARAM, what, "one func.func of them")
     verify_one_block(found[0])
     return found[0]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import mlir
 from ..errors import DnncError, Status
 from ..expr import Dim
 from ..mlir import apply_patterns, apply_patterns_to, ir
@@ -153,7 +154,7 @@ class _Around:
             if own is not None:  # an operand of what was read before: it stays the same tensor
                 op.replace_tensors({made: own})
             tensor = own or made
-            tensor.is_virtual = not dnn.is_returned(value)
+            tensor.is_virtual = not mlir.is_returned(value)
             tensor.is_output = not tensor.is_virtual
             self.values[tensor], self._tensors[value] = value, tensor
         return op
@@ -197,6 +198,6 @@ def _tensor_of(value: Any, symbols: Sequence[Dim]) -> Tensor:
     if operation.name == "dnn.constant":
         return dnn.read_constant(operation, symbols)
     tensor = dnn.read_tensors(operation, symbols)[ir.OpResult(value).result_number]
-    tensor.is_virtual = not dnn.is_returned(value)
+    tensor.is_virtual = not mlir.is_returned(value)
     tensor.is_output = not tensor.is_virtual
     return tensor

@@ -162,7 +162,7 @@ def verify_not_prepared(function: Any, pass_: str) -> None:
 
 
 def tile_of(function: Any) -> Any:
-    """The engine's tiling of a fusion; BAD_PARAM before lower-to-linalg has run."""
+    """The engine's tiling of a fusion; BAD_PARAM before prepare-fusions has run."""
     attributes = function.operation.attributes
     if "dnn.tile" not in attributes:
         what = f"@{function.name.value} has no dnn.tile"
