@@ -9,7 +9,7 @@ SET_NAMES = (
     "conv-more", "dgrad", "dgrad-more", "conv-wgrad", "conv-wgrad-beside", "conv-patterns",
     "attention", "attention-backward", "attention-ordered", "attention-fp8-backward",
     "attention-long-heads", "rope", "causal-conv1d", "decode", "few-queries", "packed",
-    "packed-backward", "paged", "parts", "layouts",
+    "packed-lengths", "packed-backward", "paged", "parts", "layouts",
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases or more that nobody listed, by seed.
 DRAWN_NAMES = (

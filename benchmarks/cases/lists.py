@@ -51,6 +51,7 @@ from .memory import (
     transposed,
 )
 from .packed import listed as listed_packed
+from .packed import listed_lengths as listed_packed_lengths
 from .packed import packed_of
 from .packed_backward import listed as listed_packed_backward
 from .packed_backward import packed_backward_of
@@ -332,6 +333,11 @@ def packed() -> list[Case]:
     return listed_packed()
 
 
+def packed_lengths() -> list[Case]:
+    """Packed attention of more lengths."""
+    return listed_packed_lengths()
+
+
 def packed_backward() -> list[Case]:
     """Packed sequences' gradients, each beside sequences of one length."""
     return listed_packed_backward()
@@ -387,6 +393,7 @@ SETS = {
     "decode": decode,
     "few-queries": few,
     "packed": packed,
+    "packed-lengths": packed_lengths,
     "packed-backward": packed_backward,
     "paged": paged,
     "parts": parts,

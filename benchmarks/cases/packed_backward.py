@@ -39,6 +39,10 @@ def packed_backward_of(id_: str) -> Case:
 
 
 def _gradient(forward: Case) -> Case:
+    if not forward.p["causal"]:
+        raise ValueError(
+            f"{forward.id!r} has no gradient among the cases: its scores are not causal"
+        )
     p = {**forward.p, "b": 1, "groups": 1, "causal": 1, "window": 0, "softcap": 0, "documents": 0}
     t, h, d = p["t"], p["h"], p["d"]
     return Case(

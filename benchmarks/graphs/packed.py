@@ -72,8 +72,8 @@ def _places_of_stats(made: Graph, p: Mapping[str, Any], stats: Any) -> None:
 def _sequences(made: Graph, p: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of both directions."""
     lengths = _integers(made, "lengths", len(p["lengths"]))
-    bound = {"diagonal_band_right_bound": 0, "use_padding_mask": True}
-    return {**bound, "seq_len_q": lengths, "seq_len_kv": lengths}
+    bound = {"diagonal_band_right_bound": 0} if p["causal"] else {}
+    return {**bound, "use_padding_mask": True, "seq_len_q": lengths, "seq_len_kv": lengths}
 
 
 def _total(p: Mapping[str, Any]) -> dict[str, int]:

@@ -100,11 +100,12 @@ def gradient(case: Case, backend: str) -> Call:
 def flash_of_packed(case: Case) -> Call:
     """The call that `torch.nn.attention.varlen.varlen_attn` makes: [t, h, d], stats [h, t]."""
     run, longest = torch.ops.aten._flash_attention_forward, max(case.p["lengths"])
+    is_causal = bool(case.p["causal"])
 
     def call(s: Buffers) -> Any:
         q, k, v = (s[name][0].transpose(0, 1) for name in "qkv")
         first = s["first"].flatten()
-        o, stats, *_ = run(q, k, v, first, first, longest, longest, 0.0, True, False)
+        o, stats, *_ = run(q, k, v, first, first, longest, longest, 0.0, is_causal, False)
         return o.transpose(0, 1), stats
 
     return call

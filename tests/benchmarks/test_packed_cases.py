@@ -13,8 +13,10 @@ from benchmarks.cases import kinds  # noqa: E402
 from benchmarks.cases.packed import (  # noqa: E402
     MEANS,
     TOTALS,
+    drawn_lengths,
     lengths_of,
     listed,
+    listed_lengths,
     packed,
     packed_of,
 )
@@ -62,6 +64,27 @@ def test_exact_is_what_torch_computes_of_each_sequence():
     torch.testing.assert_close(torch.cat(made, 2), exact, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["uniform9-40", "lognormal9-40", "uniform20-20"])
+def test_graph_is_the_full_case(name):
+    case = packed_of(f"packed/bf16/full/90x2-d8/{name}")
+    buffers = case.make()
+    run_reference(case, buffers)
+    parts = (buffers[name].double().split(case.p["lengths"], 2) for name in "qkv")
+    made = [functional.scaled_dot_product_attention(*qkv) for qkv in zip(*parts, strict=True)]
+    exact = case.exact(buffers)["o"]
+    torch.testing.assert_close(torch.cat(made, 2), exact, rtol=1e-9, atol=1e-9)
+    assert is_close(case, buffers["o"], exact)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "lognormal"])
+def test_drawn_lengths_are_within_bounds(kind):
+    *lengths, last = drawn_lengths(32768, kind, 128, 1024)
+    assert sum(lengths) + last == 32768
+    assert min(lengths) >= 128
+    assert 512 < max(lengths) <= 1024
+    assert last <= 1024
+
+
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("t", TOTALS)
 def test_lengths_are_as_the_name_says(t, mean):
@@ -92,7 +115,8 @@ def test_what_is_counted():
 
 
 def test_an_engine_takes_all_as_one():
-    for case in listed():
+    packed_ones = [case for case in listed_lengths() if case.kind == "packed"]
+    for case in (*listed(), *packed_ones):
         graph, _ = our_graph(case)
         (_,) = partition(graph, [graph.live_ops])
         best = next(iter(configs(graph, of("sm_90a"))))
@@ -106,7 +130,16 @@ def test_columns_of_torch():
 
 
 @pytest.mark.parametrize(
-    "id_", ["causal/64x2-d8", "full/64x2-d8/mean9", "causal/64x2-d8/mean65", "causal/64x2-d8/mean0"]
+    "id_",
+    [
+        "causal/64x2-d8",
+        "full/64x2-d8/mean9",
+        "causal/64x2-d8/mean65",
+        "causal/64x2-d8/mean0",
+        "full/64x2-d8/uniform9",
+        "full/64x2-d8/uniform9-8",
+        "causal/64x2-d8/mean9-10",
+    ],
 )
 def test_other_ids_are_errors(id_):
     with pytest.raises(ValueError, match="packed"):
