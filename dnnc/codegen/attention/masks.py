@@ -92,12 +92,18 @@ class Masks:
 
     def hide_rows_past(self, lengths: Any) -> bool:
         """Whether no score of rows past lengths is kept, those of packed queries: row < length."""
+        return self._hide_past(lengths, Linear(row=1))
+
+    def hide_columns_past(self, lengths: Any) -> bool:
+        """Whether no score of columns past lengths is kept, those of an entry of the batch each."""
+        return self._hide_past(lengths, Linear(column=1))
+
+    def _hide_past(self, lengths: Any, place: Linear) -> bool:
         at = (("loop", 0), *(("zero",),) * (len(self.region.dims_of(lengths)) - 1))
         length = self._reader.form(lengths, at)
         if length is None:
             return False
-        row = Linear(row=1)
-        forms = {("slt", row.plus(length, -1)), ("sgt", length.plus(row, -1))}
+        forms = {("slt", place.plus(length, -1)), ("sgt", length.plus(place, -1))}
         return any(
             isinstance(part, Compare) and (part.predicate, part.form) in forms
             for part in conjuncts(self.condition)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.attention.region import AttentionRegion
+from ...codegen.attention.sources import Source
 from ...codegen.hopper import mbarrier, wgmma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.hopper.tile_ring import TileRing
@@ -84,15 +85,26 @@ class SdpaBlock:
             axes = source.axes(is_transposed=name == "k")
             given = (self.kernel, self.parts.region, source, axes)
             more = (heights[name], panels[name])
+            ends = name == "v" or not self._are_hidden(name, source)
             if name == "q" and packing is not None:
                 return SharedQueries(*given, self.parts.dims[:-2], *more, packing)
-            return Rows(*given, dims[:-2], *more)
+            return Rows(*given, dims[:-2], *more, ends=ends)
 
         self.operands = {name: operand(name) for name in sources}
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
         made = PackedSchedule if t.entries else Schedule
         self.schedule = made(self.kernel, self.parts, t, share, packing, self.tables)
+
+    def _are_hidden(self, name: str, source: Source) -> bool:
+        """Whether nothing that is stored depends on rows of an operand past its entries' ends,
+        whatever these are: every score of theirs is hidden, or packed results have none."""
+        if not source.is_gathered:
+            return False
+        masks, lengths = self.parts.masks, source.values[0]
+        if name == "k":
+            return masks.hide_columns_past(lengths)
+        return self.tiling.entries > 0 or masks.hide_rows_past(lengths)
 
     def lay_out(self) -> None:
         """Makes the rings, in the order in which their addresses are computed."""

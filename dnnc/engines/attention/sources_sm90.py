@@ -11,7 +11,7 @@ every other one is one box.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...codegen import ops
@@ -39,6 +39,7 @@ class Rows:
     """The rows of an operand, by tiles of `rows` of them.
 
     axes: of elements and of rows.  batch: the scores' axes of heads.  panels: of 128 bytes.
+    ends: whether rows past an entry's end are zeros; else they are what follows.
     """
 
     kernel: Kernel
@@ -48,6 +49,7 @@ class Rows:
     batch: tuple[Expr, ...]
     rows: int
     panels: int
+    ends: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         pairs = zip(self.source.batch, self.batch, strict=True)
@@ -59,7 +61,7 @@ class Rows:
         """The boxes that copies move, that of all rows of a tile, or of a page, first."""
         height = min(self.rows, self.page) if self.source.kind == "paged" else self.rows
         box = tma.Box(self.tensor, self.axes, (self.panel, height))
-        return tma.with_parts(box) if self.source.kind else [box]
+        return tma.with_parts(box) if self.source.kind and self.ends else [box]
 
     @property
     def tensor(self) -> Tensor:
@@ -122,11 +124,14 @@ class Rows:
 
         def one(number: Any) -> None:
             first = row + number * height
+            place = self._at(tile, entry, first)
+            target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
+            if not self.ends:
+                self._whole(target, barrier, tile, place)
+                return
             valid = ops.minimum(ops.maximum(entry.length - first, 0), height)
             is_there = ops.less(0, valid)
-            place = self._at(tile, entry, first)
             chosen = ops.select(is_there, place[self.axes[1]], self._past())
-            target = smem.byte_pointer(slot, number * (height * wgmma.ROW_BYTES))
             ops.if_else(
                 ops.both(is_there, valid < height),
                 lambda: self._cut(target, barrier, tile, place, valid),
