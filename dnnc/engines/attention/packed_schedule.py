@@ -49,8 +49,7 @@ class PackedSchedule(Schedule):
 
     def end(self, entry: Any) -> Any:
         """The row before which a sequence's tiles end."""
-        unit = self.tiling.row_unit if self.tiling.is_longest_first else self.tiling.queries
-        return ops.ceildiv(self.length(entry), unit) * unit
+        return ops.ceildiv(self.length(entry), self.unit) * self.unit
 
     def find(self, number: Any, entry: Any) -> tuple[QueryTile, Any]:
         """(place, entry) of a tile by its number; entry: of a tile before it."""

@@ -189,8 +189,7 @@ class Schedule:
         height = self.tiling.queries
         if self.tiling.is_longest_first:
             head, place = in_section(self.kernel, number, self.section, self.heads, self.rows)
-            # Whole tiles at the end, where they take long: the first may begin before row 0.
-            unit = self.tiling.row_unit
+            unit = self.unit
             end = self.kernel.size(ceildiv(self.count, unit) * unit)
             row = end - (place + 1) * height
         else:
@@ -220,8 +219,7 @@ class Schedule:
 
     def from_first(self, row: Any) -> Any:
         """A row, or 0 where a tile begins before the tensor."""
-        begins_before = self.tiling.is_longest_first and not self.is_whole
-        return ops.maximum(row, 0) if begins_before else row
+        return ops.maximum(row, 0) if self._begins_anywhere else row
 
     def inside(self, row: Any) -> Any:
         """Whether a row is one of the tensor's, i1; None: always."""
@@ -232,8 +230,14 @@ class Schedule:
 
     def not_before(self, row: Any) -> Any:
         """Whether a row is not before the tensor's first, i1; None: always."""
-        begins_before = self.tiling.is_longest_first and not self.is_whole
-        return row >= 0 if begins_before else None
+        return row >= 0 if self._begins_anywhere else None
+
+    @property
+    def unit(self) -> int:
+        """Rows whose multiple a head's tiles end with.  Where later ones take longer, whole ones
+        are at the end, and the first may begin before row 0."""
+        t = self.tiling
+        return t.row_unit if t.is_longest_first else t.queries
 
     @property
     def is_whole(self) -> bool:
@@ -291,7 +295,8 @@ class Schedule:
 
     @property
     def _begins_anywhere(self) -> bool:
-        return self.tiling.is_longest_first and not self.is_whole
+        """Whether tiles begin at other rows than multiples of theirs, and one before row 0."""
+        return self.unit < self.tiling.queries and not self.is_whole
 
     def sees(self, tile: QueryTile, block: Any) -> Any:
         """Whether masks of blocks, and numbers, let rows of a tile see keys of a block, i1."""

@@ -175,8 +175,10 @@ class SdpaTiling:
 
     @property
     def row_unit(self) -> int:
-        """Rows whose multiples warpgroups begin at: TMA takes no part of those."""
-        return wgmma.M
+        """Rows whose multiples tiles begin at: of a warpgroup, since TMA takes no part of those;
+        of a tile, if blocks of keys begin there, one of which is on its diagonal then, not two."""
+        is_aligned = self.keys % self.queries == 0 and self.few.heads == 1
+        return self.queries if is_aligned else wgmma.M
 
     @property
     def overlaps(self) -> bool:
