@@ -28,6 +28,7 @@ from .mask_conditions import (
     Condition,
     Either,
     Linear,
+    conjuncts,
 )
 
 _ORDERS = {"slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge}
@@ -189,6 +190,24 @@ def _least(numbers: Sequence[Any]) -> Any:
     for number in numbers[1:]:
         found = ops.minimum(found, number)
     return found
+
+
+def ends_rows(condition: Condition) -> bool:
+    """Whether each row keeps the columns before one of its own, and no others: `ranges` of a row
+    say which."""
+    return all(_is_end(part) for part in conjuncts(condition))
+
+
+def _is_end(condition: Condition) -> bool:
+    """Whether a comparison holds before a column, or is one on rows alone."""
+    if not isinstance(condition, Compare) or condition.places is not None:
+        return False
+    form, predicate = condition.form, condition.predicate
+    if form.column == 0:
+        return predicate in _ORDERS
+    if form.column < 0:
+        predicate = MIRRORED[predicate]
+    return abs(form.column) == 1 and predicate in ("slt", "sle")
 
 
 def is_triangular(condition: Condition) -> bool:

@@ -102,6 +102,16 @@ class Weights:
                 found.append((operation.results[0], chosen))
         return found
 
+    def keeps_zeros(self, value: Any) -> bool:
+        """Whether weights are 0 where their exponentials are, whatever else is in memory."""
+        while value != self.first:
+            operation = value.owner
+            names = {op.name for op in body_of(operation)}
+            if names - {"arith.truncf", "arith.extf"} or len(inputs_of(operation)) != 1:
+                return False
+            (value,) = inputs_of(operation)
+        return True
+
     def _factor(self, operation: Any) -> list[tuple[Any, Any, Any]]:
         (main,) = [v for v in inputs_of(operation) if self._is_made_of_exponentials(v)]
         others = [v for v in inputs_of(operation) if v != main]

@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 from ...codegen import ops
-from ...codegen.attention.mask_conditions import Condition, terms
-from ...codegen.attention.mask_ranges import Ranges, ranges
+from ...codegen.attention.mask_conditions import Condition, conjuncts, terms
+from ...codegen.attention.mask_ranges import Ranges, ends_rows, ranges
 from ...codegen.attention.region import AttentionRegion
 from ...codegen.kernel import Kernel
 from ...codegen.region import Access
@@ -355,6 +355,24 @@ class Schedule:
             for axis, place in enumerate(access)
         )
 
+    def ends_rows(self, *, has_tail: bool) -> bool:
+        """Whether one comparison of a score's column says whether it is kept, in place of several;
+        has_tail: whether one of them is with the last key."""
+        parts = conjuncts(self.parts.masks.condition)
+        return (
+            bool(self.parts.masks.steps)
+            and len(parts) + has_tail > 1
+            and ends_rows(self.parts.masks.condition)
+        )
+
+    def end_of(self, row: RowPlace) -> Any:
+        """The key before which a row keeps all scores, and from which on none; see `ends_rows`."""
+        query = row.query.base
+        found = ranges(
+            self.parts.masks.condition, query, query, lambda *term: self._load(row, *term)
+        )
+        return ops.minimum(found.some_end, self.kernel.size(self.keys))
+
     def _in_blocks(self, found: Ranges) -> KeyBlocks:
         t, keys = self.tiling, self.kernel.size(self.keys)
         count = ops.ceildiv(keys, t.keys)
@@ -377,7 +395,7 @@ class Schedule:
             is_empty = lacks_keys if is_empty is None else arith.OrIOp(is_empty, lacks_keys).result
         return KeyBlocks(start, end, full, full_end, is_empty)
 
-    def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:
+    def _load(self, tile: QueryTile | RowPlace, leaf: Any, access: Access) -> Any:
         dims = self.parts.region.dims_of(leaf)
         return mask_term(self.walk(), tile, leaf, dims, access)
 
@@ -410,7 +428,9 @@ def in_section(
     return first + (inside - tile * height), tile
 
 
-def mask_term(walk: Walk, tile: QueryTile, leaf: Any, dims: Sequence[Expr], access: Access) -> Any:
+def mask_term(
+    walk: Walk, tile: QueryTile | RowPlace, leaf: Any, dims: Sequence[Expr], access: Access
+) -> Any:
     """A term of a mask, i32; dims: of the leaf."""
     at: list[Coordinate] = []
     for extent, place in zip(dims, access, strict=True):

@@ -44,11 +44,25 @@ class ScoreWalk(TileWalk):
             plain[parts.masks.steps[0].value] = self._forward(parts.masks.inner)
         symbols = s.region.symbols
         walk = self._without_factors() if s.of_bytes else self.walk
-        self.weight_walks = {True: walk, False: self._unselected(walk)}
+        chosen = parts.weights.selections(parts.masks)
+        of_zeros = [pair for pair in chosen if parts.weights.keeps_zeros(pair[1])]
+        self.weight_walks = {
+            True: self._unselected(walk, of_zeros), False: self._unselected(walk, chosen)
+        }  # fmt: skip
         self.score_walks = {
             True: Walk(s.kernel, scores, symbols, contracts=True),
             False: Walk(s.kernel, plain, symbols, contracts=True),
         }
+
+        self.ends = self._ends()
+
+    def _ends(self) -> list[Any] | None:
+        """The key before which each row of the thread keeps all scores, and from which on none;
+        None: masks are walked."""
+        s = self.shared
+        if not s.schedule.ends_rows(has_tail=s.has_tail):
+            return None
+        return [s.schedule.end_of(row) for row in self.rows]
 
     def _forward(self, value: Any) -> Forward:
         made = Forward(value)
@@ -65,10 +79,10 @@ class ScoreWalk(TileWalk):
             self.weight_forwards.append(made[value])
         return Walk(s.kernel, made, s.region.symbols)
 
-    def _unselected(self, walk: Walk) -> Walk:
-        """The walk where every score is kept: weights that a length hides need no look."""
-        parts = self.shared.parts
-        if not (selections := parts.weights.selections(parts.masks)):
+    def _unselected(self, walk: Walk, selections: Sequence[tuple[Any, Any]]) -> Walk:
+        """The walk without some selections: where every score is kept, weights that a length hides
+        need no look, and anywhere those that are 0 where it hides them."""
+        if not selections:
             return walk
         made = dict(walk.leaves)
         for value, inner in selections:
@@ -98,12 +112,14 @@ class ScoreWalk(TileWalk):
 
         is_masked: whether masks are looked at, and the tensor's end.
         """
-        s, walk = self.shared, self.score_walks[is_masked].branch()
+        s, ends = self.shared, self.ends
+        has_masks = is_masked and bool(s.parts.masks.steps) and ends is None
+        walk = self.score_walks[has_masks].branch()
         for forward in self.forwards:
             forward.walk = walk
         sums = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
         found = s.scale.applied(sums) if s.scale else list(sums)
-        if not (s.is_plain and (not is_masked or not s.parts.masks.steps)):
+        if not s.is_plain or has_masks:
             places = [
                 (4 * j + 2 * half + i, self._at(half, column))
                 for j, i, column in self._columns(block, is_whole=not is_masked)
@@ -114,7 +130,11 @@ class ScoreWalk(TileWalk):
                 self.hands["sums"].current = ops.from_elements(found[place : place + s.pair])
                 value = walk.value(s.parts.score, at, s.pair)
                 found[place : place + s.pair] = ops.elements(value)
-        return self._cut(found, block) if is_masked and s.has_tail else found
+        if not is_masked:
+            return found
+        if ends is None and s.has_tail:
+            ends = [s.kernel.size(s.keys)] * 2
+        return found if ends is None else self._cut(found, block, ends)
 
     def _know_caps(
         self, walk: Walk, sums: Sequence[Any], places: Sequence[tuple[int, list[Any]]]
@@ -133,14 +153,12 @@ class ScoreWalk(TileWalk):
             for (_, at), value in zip(part, capped, strict=True):
                 walk.know(cap.value, at, s.pair, value)
 
-    def _cut(self, scores: Sequence[Any], block: Any) -> list[Any]:
-        """-inf past the last key."""
-        s = self.shared
-        first = block * s.tiling.keys + self.right
-        left = s.kernel.size(s.keys) - first
-        low = ops.f32(-math.inf)
+    def _cut(self, scores: Sequence[Any], block: Any, ends: Sequence[Any]) -> list[Any]:
+        """-inf from a key of each row on."""
+        first = block * self.shared.tiling.keys + self.right
+        left, low = [end - first for end in ends], ops.f32(-math.inf)
         return [
-            arith.SelectOp(8 * (i // 4) + i % 2 < left, score, low).result
+            arith.SelectOp(8 * (i // 4) + i % 2 < left[i // 2 % 2], score, low).result
             for i, score in enumerate(scores)
         ]
 
