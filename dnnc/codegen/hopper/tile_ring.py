@@ -1,25 +1,30 @@
 # pyright: basic
-"""TileRing: numbers of tiles that one thread of a block takes, for all of its roles to read.
+"""TileRing: tiles that one thread of a block takes, for all of its roles to read.
 
     the taking thread   takes the next number of a counter that all blocks share, writes it to the
                         ring, and goes to the tile that it took before
     other roles         read their next number from the ring when they are done with a tile
 
 The first tile of a block is its own number.  The counter is in the workspace and begins at 0.
+In place of a number a slot may have words that say where its tile is, which the taking thread
+looked up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...mlir import llvm, nvvm
 from .. import ops
+from ..memory.smem import byte_pointer
 from . import mbarrier
 from .pipeline import Cursor, Pipeline
 
 SLOTS = 4
-_SLOT_BYTES = 16
+_WORD_BYTES = 4
+_SLOT_BYTES = 4 * _WORD_BYTES
 
 
 @dataclass(frozen=True)
@@ -48,24 +53,43 @@ class TileRing:
 
     def take(self, cursor: Cursor) -> tuple[Any, Cursor]:
         """(the next number, the next place), by the taking thread."""
+        number = self.taken()
+        return number, self.put(cursor, [number])
+
+    def taken(self) -> Any:
+        """The next number, which others don't know yet."""
         place = llvm.PtrToIntOp(ops.i64_type(), self.counter).result
         text = "atom.relaxed.gpu.global.add.u32 $0, [$1], $2;"
         taken = llvm.inline_asm(
             ops.i32_type(), [place, ops.const(1)], text, "=r,l,r", has_side_effects=True
         )
-        number = self.blocks + taken
+        return self.blocks + taken
+
+    def put(self, cursor: Cursor, words: Sequence[Any]) -> Cursor:
+        """Writes up to four words for all to read; gives the next place."""
         self.ring.wait_empty(cursor)
-        ops.store(self.ring.slot(cursor), number, 4)
+        for number, word in enumerate(words):
+            place = byte_pointer(self.ring.slot(cursor), number * _WORD_BYTES)
+            ops.store(place, word, _WORD_BYTES)
         mbarrier.arrive(self.ring.full_barrier(cursor))
-        return number, cursor.next(SLOTS)
+        return cursor.next(SLOTS)
 
     def read(self, cursor: Cursor, *, is_warp: bool) -> tuple[Any, Cursor]:
         """(the next number, the next place), by a whole warp or by one thread."""
+        (number,), here = self.read_words(cursor, 1, is_warp=is_warp)
+        return number, here
+
+    def read_words(self, cursor: Cursor, count: int, *, is_warp: bool) -> tuple[list[Any], Cursor]:
+        """(the words of the next slot, the next place), by a whole warp or by one thread."""
         self.ring.wait_full(cursor)
-        number = ops.load(self.ring.slot(cursor), ops.i32_type(), 4)
+        slot = self.ring.slot(cursor)
+        words = [
+            ops.load(byte_pointer(slot, number * _WORD_BYTES), ops.i32_type(), _WORD_BYTES)
+            for number in range(count)
+        ]
         if is_warp:
             nvvm.bar_warp_sync(ops.const(-1))
             self.ring.release(cursor, ops.thread_id() & 31)
         else:
             mbarrier.arrive(self.ring.empty_barrier(cursor))
-        return number, cursor.next(SLOTS)
+        return words, cursor.next(SLOTS)

@@ -8,22 +8,25 @@
 
 Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
 Where a table says which tile a number stands for, the search in it begins at the tile before's
-entry.
+entry.  The taking thread may search for all roles, once the tile before is under way, and hand
+them the words that it found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import ops
 from ..hopper.pipeline import Cursor
 from ..hopper.tile_ring import TileRing
-from ..state import loop, repeat
+from ..state import chosen, loop, repeat
 
 # body(number or tile, record) gives the next record: see `codegen.state`.
 Body = Callable[[Any, Any], Any]
+# find(number, near) gives (words that say where the tile is, where the search for the next begins).
+Find = Callable[[Any, Any], tuple[list[Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,17 @@ class _Taken:
 class _Searched:
     """near: where the search for the next tile begins."""
 
+    near: Any
+    own: Any
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """words: of the tile, the first of which is negative where there is none.  here: the place of
+    the next one in the ring."""
+
+    words: Sequence[Any]
+    here: Cursor
     near: Any
     own: Any
 
@@ -76,7 +90,9 @@ class TileNumbers:
             return loop(self.first, self.end, self.step, state=state)(body)
         return self._each_taken(self.ring, state, body)
 
-    def each_found(self, state: Any, find: Callable[[Any, Any], Any], body: Body) -> Any:
+    def each_found(
+        self, state: Any, find: Callable[[Any, Any], tuple[Any, Any]], body: Body
+    ) -> Any:
         """Runs body(tile, record) for the tiles that a table finds, and gives the last record.
 
         find(number, near) gives (the tile, where the search for the next one begins).
@@ -87,6 +103,32 @@ class TileNumbers:
             return _Searched(near, body(tile, now.own))
 
         return self.each(_Searched(0, state), one).own
+
+    def each_handed(self, state: Any, find: Find, count: int, body: Body) -> Any:
+        """`each_found`, of tiles that `count` words stand for, the first of which is never
+        negative: with a ring the taking thread searches for all roles, but for the first tile."""
+        ring = self.ring
+        if ring is None:
+            return self.each_found(state, find, body)
+
+        def found(number: Any, near: Any) -> tuple[list[Any], Any]:
+            none = ([-1] * count, near)
+            return chosen(number < self.end, none, lambda: find(number, near), lambda: none)
+
+        words, near = found(self.first, 0)
+
+        @repeat(lambda now: now.words[0] >= 0, state=_Handed(words, Cursor(), near, state))
+        def end(now: _Handed) -> _Handed:
+            if self.takes:
+                number = ring.taken()  # on its way while the tile is loaded
+                own = body(now.words, now.own)
+                words, near = found(number, now.near)
+                return _Handed(words, ring.put(now.here, words), near, own)
+            own = body(now.words, now.own)
+            words, here = ring.read_words(now.here, count, is_warp=True)
+            return _Handed([ops.from_lane(word, 0) for word in words], here, now.near, own)
+
+        return end.own
 
     def _each_in_snake(self, state: Any, body: Body) -> Any:
         rounds = self.step * 2  # of two rounds

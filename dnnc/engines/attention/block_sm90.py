@@ -23,7 +23,7 @@ from ...codegen.tiles.tile_table import TileTable
 from ...expr import at_least
 from ...target import WARP_THREADS
 from .number_ranges import Table
-from .packed_schedule import PackedSchedule
+from .packed_schedule import WORDS, PackedSchedule
 from .parts_sm80 import PartStore
 from .schedule import KeyBlocks, Packing, QueryTile, Schedule
 from .sources_sm90 import Rows, SharedQueries
@@ -176,7 +176,9 @@ class SdpaBlock:
         if isinstance(schedule, PackedSchedule):
             assert schedule.table is not None
             numbers = TileNumbers(first, schedule.table.total(), step, self.ring, takes)
-            return numbers.each_found(state, schedule.find, body)
+            return numbers.each_handed(
+                state, schedule.find, WORDS, lambda words, now: body(schedule.found(words), now)
+            )
         end = self.kernel.size(schedule.tiles * self.tiling.parts)
         numbers = TileNumbers(first, end, step, self.ring, takes)
         return numbers.each(state, lambda number, now: body(self._place(number), now))

@@ -7,6 +7,7 @@ whole ones at the sequence's end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from ...codegen.tiles.tile_table import TileTable
 from ...expr import product
 from .entry import read
 from .schedule import QueryTile, Schedule
+
+WORDS = 2  # that say where a tile is: the number of its head, and its first row
 
 
 @dataclass
@@ -51,8 +54,8 @@ class PackedSchedule(Schedule):
         """The row before which a sequence's tiles end."""
         return ops.ceildiv(self.length(entry), self.unit) * self.unit
 
-    def find(self, number: Any, entry: Any) -> tuple[QueryTile, Any]:
-        """(place, entry) of a tile by its number; entry: of a tile before it."""
+    def find(self, number: Any, entry: Any) -> tuple[list[Any], Any]:
+        """(what `found` takes, entry) of a tile by its number; entry: of a tile before it."""
         assert self.table is not None
         entry, inside = self.table.find(number, entry)
         heads, height = self._heads(), self.tiling.queries
@@ -64,7 +67,12 @@ class PackedSchedule(Schedule):
             rows = self._rows_of_tiles(entry)
             head = inside // rows
             row = (inside - head * rows) * height
-        return self.at(entry, head, row), entry
+        return [entry * heads + head, row], entry
+
+    def found(self, words: Sequence[Any]) -> QueryTile:
+        """The place of a tile."""
+        head, row = words
+        return self.tile(row, head)
 
     def split(self, number: Any) -> tuple[Any, Any]:
         """(entry, head of it) of a head by its number."""
