@@ -75,6 +75,15 @@ class Behind:
     state: Attended
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """Places in the rings, and how many tiles there are up to one behind; 0: there is none."""
+
+    keys: Cursor
+    values: Cursor
+    count: Any
+
+
 @dataclass
 class SdpaConsumer:
     """A warpgroup of a block from 1 on."""
@@ -185,17 +194,35 @@ class SdpaConsumer:
         walk, before = self.walks.at(tile, row), behind.state
 
         def first(q: Any, last: Any, skipped: Any) -> Attended:
+            now = Waiting(before.keys, before.values, behind.count)
+            if self.tiling.idles:
+                is_idle = ops.less(0, skipped)
+                now = chosen(is_idle, now, lambda: self._settled(behind, skipped), lambda: now)
             return chosen(
-                ops.less(0, behind.count), before,
+                ops.less(0, now.count), before,
                 lambda: self._joined_block(q, walk, last, behind),
-                lambda: self._first_block(
-                    q, walk, last, behind.count, before.keys, before.values
-                ),
+                lambda: self._first_block(q, walk, last, behind.count, now.keys, now.values),
             )  # fmt: skip
 
         state, end = self._attend(tile, whole, row, walk, behind.count, first)
         walk.keep_unseen(whole.first, end)
         return Behind(behind.count + 1, tile.row, tile.head, tile.part, state)
+
+    def _settled(self, behind: Behind, skipped: Any) -> Waiting:
+        """After the tile behind, if there is one, and after blocks of keys that are let go by."""
+        before = behind.state
+
+        def complete() -> Cursor:
+            words, sums = wgmma.settled(before.weights), wgmma.settled(before.result)
+            state = replace(before, weights=words, result=sums)
+            values, result = self._last_product(state)
+            self._complete(behind, result)
+            return values
+
+        is_there = ops.less(0, behind.count)
+        values = chosen(is_there, before.values, complete, lambda: before.values)
+        here = self._skip(Slots(before.keys, values), skipped)
+        return Waiting(here.keys, here.values, 0)
 
     def _nothing_behind(self) -> Behind:
         t, zero, low = self.tiling, ops.f32(0.0), ops.f32(-math.inf)
@@ -239,6 +266,9 @@ class SdpaConsumer:
         end = whole.end
         if self.tiling.skips:
             end = ops.maximum(ops.minimum(mine.end, whole.end), whole.first + 1)
+        elif self.tiling.idles:
+            assert isinstance(self.schedule, PackedSchedule), "packed rows"
+            end = ops.select(self.schedule.lacks(tile, row), whole.first + 1, whole.end)
         state = first(q, end - 1, whole.end - end)
         # The end of the keys is in the last block.
         has_masks = bool(self.parts.masks.steps)
@@ -366,7 +396,7 @@ class SdpaConsumer:
 
     def _skip(self, here: Slots, count: Any) -> Slots:
         """Lets blocks go by, at the barriers of ping-pong as ever: all warpgroups take as many."""
-        if not self.tiling.skips:
+        if not (self.tiling.skips or self.tiling.idles):
             return here
 
         @loop(0, count, state=here)

@@ -47,6 +47,10 @@ class PackedSchedule(Schedule):
         found = ops.to_i32(read(self.kernel, self.parts.region, self.source.values[0], entry))
         return ops.minimum(ops.maximum(found, 0), self.kernel.size(self.queries))
 
+    def lacks(self, tile: QueryTile, row: Any) -> Any:
+        """Whether a sequence ends before a row of a tile."""
+        return row >= self.length(tile.batch[0].index().base)
+
     def _rows_of_tiles(self, entry: Any) -> Any:
         return ops.ceildiv(self.length(entry), self.tiling.queries)
 

@@ -15,6 +15,7 @@ NARROW = 64  # elements of a value, of which three warpgroups have tiles
 OVERLAPPING = 3  # stages of queries: of a tile, of the one whose result leaves, and of the next
 TRANSPOSERS = 3  # warps of the producer's that transpose values
 
+_MOST_IDLE = 128  # elements of a value, beside which a warpgroup lets blocks go by
 _MANY = 3  # warpgroups, which hide a tile's end without that
 _MOST_BESIDE_TRANSPOSING = 190  # sums of a thread, for which fewer registers do
 # The same, where tiles overlap and a mask compares numbers.  Of heads of 128, 128 keys a step would
@@ -146,6 +147,15 @@ class SdpaTiling:
         """Whether a warpgroup lets blocks of keys go by that only others of the tile need."""
         is_whole = self.is_longest_first and not self._masks.is_sparse
         return is_whole and self.width <= NARROW
+
+    @property
+    def idles(self) -> bool:
+        """Whether a warpgroup without rows, past a sequence's end, lets all blocks of keys but one
+        go by.  Where tiles overlap, the one behind is done with first.  Of wider values sums would
+        spill."""
+        is_alone = self._masks.is_sparse or self.consumers == 1
+        has_room = self.width <= _MOST_IDLE and not is_alone
+        return self.entries > 0 and has_room and not self.skips
 
     @property
     def entries(self) -> int:

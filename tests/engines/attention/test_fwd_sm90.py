@@ -460,6 +460,13 @@ SEQUENCES = {
         {"TILE_M": 64, "KERNEL_CFG": 1, "SCHED_POLICY": 0},
     ),
     "cumulative": ((40, 100, 3), (40, 100, 3), {"cumulative": True}, {}),
+    "aligned": (
+        (40, 190, 3, 129), (40, 190, 3, 129), {"use_causal_mask": True, "depth": 128},
+        {"TILE_N": 128},
+    ),
+    "a warpgroup without rows": (
+        (30, 140, 9, 64), (150, 200, 129, 300), {"depth": 128, "heads": 2}, {"TILE_N": 64},
+    ),
     "three warpgroups": (
         (40, 250, 3), (40, 250, 3), {"use_causal_mask": True},
         {"TILE_M": 192, "TILE_N": 112, "KERNEL_CFG": 0},
@@ -472,7 +479,10 @@ SEQUENCES = {
 @pytest.mark.feature
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_packed_sequences(name):
-    lengths, key_lengths, options, knobs = SEQUENCES[name]
+    run_packed(*SEQUENCES[name])
+
+
+def run_packed(lengths, key_lengths, options, knobs):
     g, values = graphs.packed(lengths, key_lengths, **options)
     graph = g.graph.finalize()
     given = random_inputs(graph, {})

@@ -12,7 +12,7 @@ from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
 from tests.engines.attention.test_few_sm90 import HEADS, SHARED
 from tests.engines.attention.test_fp8_sm90 import run as run_fp8
-from tests.engines.attention.test_fwd_sm90 import fusion_of, inputs_of, run
+from tests.engines.attention.test_fwd_sm90 import fusion_of, inputs_of, run, run_packed
 from tests.fp8_attention import FAST, attention
 from tests.support import multiprocessors
 
@@ -70,6 +70,28 @@ def test_tiles_of_lengths(lengths, monkeypatch):
     multiprocessors.few(monkeypatch, 1)
     pattern = Pattern(batch=(3,), queries=140, keys=200, scores=graphs.padded)
     run(pattern, inputs=inputs_of(pattern, lengths=lengths))
+
+
+PACKED = {
+    "full": ((9, 140, 0, 64), (130, 200, 70, 3), {}, {}),
+    "causal": ((40, 150, 129), (40, 150, 129), {"use_causal_mask": True, "depth": 72}, {}),
+    "queries of two tiles": ((9, 140), (130, 70), {"depth": 128}, {"TILE_N": 96, "STAGES": 3}),
+    "queries of one tile": ((9, 140), (70, 100), {"depth": 256}, {"KERNEL_CFG": 1, "STAGES": 1}),
+    "three warpgroups": (
+        (40, 250, 3), (40, 250, 3), {"use_causal_mask": True}, {"TILE_M": 192, "KERNEL_CFG": 0},
+    ),
+    "in order": ((9, 140, 5), (130, 200, 70), {}, {"SCHED_POLICY": 0}),
+}  # fmt: skip
+
+
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("name", PACKED)
+def test_tiles_of_packed_sequences(name, monkeypatch):
+    """Tiles of several sequences, of some of which a warpgroup has no rows."""
+    multiprocessors.few(monkeypatch, 1)
+    lengths, key_lengths, options, knobs = PACKED[name]
+    run_packed(lengths, key_lengths, options, knobs)
 
 
 @pytest.mark.in_turn
