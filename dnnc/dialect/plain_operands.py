@@ -111,6 +111,8 @@ class _Rewriting:
             made = op.with_tensors({**others, **{t: self._form(t) for t in op.results}})
             if isinstance(made, Transpose):
                 self._transpose(made)
+            elif isinstance(made, Reshape):
+                self._reshape(made)
         self.ops.append(made)
         self.places[op] = self.ops[before:]
         for own in self.places[op]:
@@ -169,6 +171,23 @@ class _Rewriting:
             other = op.with_tensors({op.x: least, op.y: self._virtual(least, dims, strides)})
             self.ops.append(other)
             self._repeated[op.y] = other.y
+
+    def _reshape(self, op: Reshape) -> None:
+        """Records the same of a tensor that axes of one element are added to or left out of."""
+        least = self._repeated.get(op.x)
+        if least is None:
+            return
+        before, after = (
+            [axis for axis, n in enumerate(tensor.shape) if n != _ONE] for tensor in (op.x, op.y)
+        )
+        if [op.x.shape[axis] for axis in before] != [op.y.shape[axis] for axis in after]:
+            return
+        dims = [_ONE] * op.y.rank
+        for place, axis in zip(after, before, strict=True):
+            dims[place] = least.shape[axis]
+        y = self._virtual(least, tuple(dims))
+        self.ops.append(Reshape(x=least, y=y, reshape_mode="LOGICAL", name=op.name))
+        self._repeated[op.y] = y
 
     # ---- operands
 

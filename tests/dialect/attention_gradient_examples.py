@@ -24,9 +24,13 @@ def in_order(tensor, order):
     tensor.set_stride(strides)
 
 
+EXPANDED = "one head, of a stride of 0"
+
+
 def gradient(arguments=None, io=dtypes.f32, layouts=None, **dims):
     """A graph of one sdpa_backward; arguments: a function of the graph, or a dict of them.
-    layouts: orders of the axes of q, k, v, o, do, dq, dk and dv, by these names."""
+    layouts: orders of the axes of q, k, v, o, do, dq, dk and dv, by these names; of `EXPANDED` all
+    heads are one in memory."""
 
     def build():
         g = new_graph(io)
@@ -42,7 +46,11 @@ def gradient(arguments=None, io=dtypes.f32, layouts=None, **dims):
             for x, result in zip("qkv", made, strict=True)
         }
         for name, order in (layouts or {}).items():
-            in_order(named[name], order)
+            if order == EXPANDED:
+                _, _, rows, depth = named[name].get_dim()
+                named[name].set_stride([rows * depth, 0, depth, 1])
+            else:
+                in_order(named[name], order)
         return finish(g, *made, *(given.get(name) for name in OWN))
 
     return build

@@ -58,6 +58,13 @@ def steps_of(build):
         (lambda g: g.matmul(g.tensor([2, 3, 4]), g.transpose(g.tensor([2, 5, 4], [0, 4, 1]),
                                                              [0, 2, 1])),
          ["transpose [1, 5, 4] [1, 4, 5]", "matmul [2, 3, 4] [1, 4, 5] [2, 3, 5]"]),
+        (lambda g: g.matmul(g.tensor([2, 7, 3, 4]), g.reshape(
+            g.tensor([2, 4, 5], [0, 5, 1]), reshape_mode="LOGICAL").set_dim([2, 1, 4, 5])),
+         ["reshape [1, 4, 5] [1, 1, 4, 5]", "matmul [2, 7, 3, 4] [1, 1, 4, 5] [2, 7, 3, 5]"]),
+        (lambda g: g.matmul(g.tensor([8, 3, 4]), g.reshape(
+            g.tensor([2, 4, 4, 5], [0, 20, 5, 1]), reshape_mode="LOGICAL").set_dim([8, 4, 5])),
+         ["pointwise:identity [1, 4, 4, 5] [2, 4, 4, 5]", "reshape [2, 4, 4, 5] [8, 4, 5]",
+          "matmul [8, 3, 4] [8, 4, 5] [8, 3, 5]"]),
         (lambda g: g.matmul(g.tensor([2, M, 4], [4, 0, 1]), g.tensor([2, 4, 5])),
          ["pointwise:identity [2, 1, 4] [2, M, 4]", "matmul [2, M, 4] [2, 4, 5] [2, M, 5]"]),
         (lambda g: g.reduction(g.tensor([2, M], [1, 0]), "add").set_dim([2, 1]),

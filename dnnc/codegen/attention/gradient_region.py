@@ -254,8 +254,8 @@ class GradientRegion:
 
     @property
     def group(self) -> int:
-        """Query heads that share a head of keys."""
-        whole, own = self.dims[1], self.source("k").batch[1]
+        """Query heads that share a head of keys, one of dK."""
+        whole, own = self.dims[1], self.region.outputs[self.results["dk"]][1].shape[1]
         return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
 
     @property

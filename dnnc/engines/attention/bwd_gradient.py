@@ -96,8 +96,9 @@ class Gradient:
 
     @property
     def group(self) -> int:
-        """Query heads that share a head of keys and values."""
-        own, whole = self.operands.k.batch[_HEAD], self.score.shape[_HEAD]
+        """Query heads that share a head of keys and values, one of dK and dV: a K or V whose heads
+        are all the same in memory has one."""
+        own, whole = self.results.dk.shape[_HEAD], self.score.shape[_HEAD]
         return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
 
     @property

@@ -47,6 +47,7 @@ from .bwd_schedule import GradientSchedule
 from .bwd_tile_sm80 import PassTiling
 from .bwd_walk import GradientWalk
 from .entry import packed_entry
+from .pattern import group_size
 from .schedule import QueryTile
 from .sources_sm80 import HeadKeys, Keys
 
@@ -140,11 +141,9 @@ class PassEmitter:
     def _rows_of(self, source: Source, head: QueryTile, step: int) -> HeadKeys:
         """The rows of a head of Q, K, V or dO; step: their multiples are gone through."""
         axes = source.axes(is_transposed=source is self.v)
-        is_of_queries = source.batch[1] == self.parts.dims[1]
         size = self.parts.dims[2 if source in self._queries else 3]
-        number = head.batch[1].index().base
-        if not is_of_queries:
-            number = number // self.group
+        share = group_size(source.batch[1], self.parts.dims[1])
+        number = head.batch[1].index().base // share if share else 0
         batch = {0: head.batch[0], 1: Index.of(number)}
         found = Keys(self.kernel, self.parts, source, axes, size, step).head(batch)
         assert isinstance(found, HeadKeys), "gradients have no paged caches"

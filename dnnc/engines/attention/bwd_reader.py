@@ -316,14 +316,19 @@ class GradientReader(OperandReader):
                 raise NoMatch(what, "[B, H, S, D], rows in place or packed")
         if q.batch != dims[:2] or do.batch != dims[:2]:
             raise NoMatch(f"heads of {q.tensor.label}", f"{heads}, as of the scores")
-        shared = k.batch[1]
-        is_part = shared == heads or bool(
-            shared.constant and heads.constant and heads.constant % shared.constant == 0
-        )
-        if not is_part:
-            raise NoMatch(f"{shared} heads of K", f"{heads} heads, or a part of them")
         rows = {dq: (batch, heads, dims[2])}
-        rows |= {dk: (batch, shared, dims[3]), dv: (batch, v.batch[1], dims[3])}
+        for name, operand, result in (("K", k, dk), ("V", v, dv)):
+            own = result.shape[1] if result.rank == 4 else heads
+            is_part = own == heads or bool(
+                own.constant and heads.constant and heads.constant % own.constant == 0
+            )
+            if not is_part:
+                raise NoMatch(f"{own} heads of {name}", f"{heads} heads, or a part of them")
+            # Heads of a stride of 0 are one head in memory, whose gradients are still apart.
+            if operand.batch[1] != own and operand.batch[1].constant != 1:
+                what = f"{result.label} of {own} heads, {name} of {operand.batch[1]}"
+                raise NoMatch(what, f"as many heads, or one of {name}")
+            rows[result] = (batch, own, dims[3])
         for result, wanted in rows.items():
             if result.rank != 4 or result.shape[:3] != wanted:
                 what = f"{result.label} {text(result.shape)}"

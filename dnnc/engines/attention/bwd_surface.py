@@ -80,7 +80,7 @@ def shape_reasons(found: Gradient, most: int) -> list[Reason]:
         if size.bounds()[0] < 1 or (found.keys.constant == 1 and name == "keys"):
             supported = "1 or more" if name == "queries" else "2 or more, or a symbol of 1 or more"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, f"{size}", supported))
-    own, of_values = found.operands.k.batch[1], found.operands.v.batch[1]
+    own, of_values = found.results.dk.shape[1], found.results.dv.shape[1]
     if own != of_values:
         what = f"K of {own} heads, V of {of_values}"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "heads", what, "equal numbers"))

@@ -18,9 +18,9 @@ from dnnc.engines.attention.bwd_sm90 import SDPA_BWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
 from tests import random_packed_gradients
-from tests.checked_gradient import SM90, run, run_seed
+from tests.checked_gradient import SM80, SM90, run, run_seed
 from tests.dialect.attention_examples import lengths
-from tests.dialect.attention_gradient_examples import gradient, soft_cap
+from tests.dialect.attention_gradient_examples import EXPANDED, gradient, soft_cap
 from tests.support import machine
 from tests.support.checked import check
 
@@ -57,6 +57,29 @@ def heads_of(depth, value_depth=0, heads=1, kv_heads=0, batch=1):
 )  # fmt: skip
 def test_engine_takes_it(arguments, io, rows, columns, dims):
     run(arguments, io, rows=rows, columns=columns, **dims)
+
+
+def expanded(names, kv_heads, rows, depth):
+    """(known operands, layouts) of K or V whose heads are one in memory."""
+    made = np.random.default_rng(machine.current().seed).uniform(-1, 1, (2, 1, rows, depth))
+    known = {name: np.repeat(made, kv_heads, 1) for name in names}
+    return known, dict.fromkeys(names, EXPANDED)
+
+
+@pytest.mark.in_turn
+@pytest.mark.rotating
+@pytest.mark.feature
+@pytest.mark.parametrize("engine", [SM90, SM80], ids=["sm90", "sm80"])
+@pytest.mark.parametrize(
+    ("names", "depth", "kv_heads"), [("kv", 64, 2), ("kv", 128, 4), ("kv", 256, 2), ("k", 64, 4)]
+)
+def test_heads_of_a_stride_of_0(names, depth, kv_heads, engine):
+    """Each has a gradient of its own."""
+    known, layouts = expanded(names, kv_heads, 70, depth)
+    dims = {**heads_of(depth, heads=4, kv_heads=kv_heads, batch=2), "rows": 40, "columns": 70}
+    most = 4 if engine is SM80 and depth > 128 else 3  # whose dK and dV have a kernel each
+    found, _ = run(CAUSAL, dtypes.f16, known, layouts=layouts, engine=engine, most=most, **dims)
+    assert found["dk"].shape[1] == found["dv"].shape[1] == kv_heads
 
 
 LONG = [
