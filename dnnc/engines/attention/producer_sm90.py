@@ -2,11 +2,13 @@
 """The warpgroup of sdpa_fwd_sm90 that loads: a tile's queries, then keys and values by blocks.
 
 One thread issues all copies; where values are transposed, the other warps do that
-(`transposer_sm90`).
+(`transposer_sm90`).  A tile's last values wait for room the longest, and are needed after the next
+tile's first keys: they come when it is known where that tile lies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +19,7 @@ from ...codegen.hopper.pipeline import Cursor, Pipeline
 from ...codegen.state import chosen, loop
 from ...codegen.stretch import stretch
 from ...mlir import nvvm
-from .block_sm90 import Progress, SdpaBlock, unless
+from .block_sm90 import SdpaBlock, unless
 from .entry import Entry
 from .schedule import KeyBlocks, QueryTile
 from .transposer_sm90 import ValueTransposer
@@ -31,6 +33,26 @@ class Loading:
     keys: Cursor
     values: Cursor
     pending: Any = None
+
+
+@dataclass(frozen=True)
+class Last:
+    """A tile's last values, which are still to come.  block: of keys, -1: there are none.  head: of
+    the tile.  entry: of the values."""
+
+    block: Any
+    head: Any
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Places in the rings, the number of tiles, and the last values of the last one."""
+
+    keys: Cursor
+    values: Cursor
+    count: Any
+    last: Last
 
 
 @dataclass
@@ -53,7 +75,7 @@ class SdpaProducer:
         with ops.if_(ops.both(is_first, nvvm.elect_sync())):
             for operand in self.operands.values():
                 operand.prefetch()
-            self.block.each_tile(Progress.start(), self._load_tile, takes=True)
+            self._load_last(self.block.each_tile(self._start(), self._load_tile, takes=True))
         if t.transposes_values:
             with ops.if_(ops.less(0, self.block.warp)):
                 block = self.block
@@ -62,16 +84,37 @@ class SdpaProducer:
                 )
                 self.block.each_tile(Cursor(), transposer.tile, takes=False)
 
-    def _load_tile(self, tile: QueryTile, now: Progress) -> Progress:
-        blocks = self.block.blocks(tile)
-        return unless(blocks.is_empty, now, lambda: self._load_rows(tile, blocks, now))
+    def _start(self) -> Loaded:
+        kind = self.operands["v"].source.kind
+        entry = Entry(0 if kind else None, 0 if kind == "packed" else None)
+        return Loaded(Cursor(), Cursor(), 0, Last(-1, 0, entry))
 
-    def _load_rows(self, tile: QueryTile, blocks: KeyBlocks, now: Progress) -> Progress:
+    def _load_tile(self, tile: QueryTile, now: Loaded) -> Loaded:
+        blocks = self.block.blocks(tile)
+        entries = {name: operand.entry(tile) for name, operand in self.operands.items()}
+        values = self._load_last(now)
+        here = replace(now, values=values, last=replace(now.last, block=-1))
+        return unless(blocks.is_empty, here, lambda: self._load_rows(tile, blocks, entries, here))
+
+    def _load_last(self, now: Loaded) -> Cursor:
+        """Loads the last values of the tile before; gives the place of the next ones."""
+        last = now.last
+        tile = self.schedule.tile(0, last.head)
+
+        def load() -> Cursor:
+            return self._load_block("v", self.raw, tile, last.entry, now.values, last.block)
+
+        return chosen(last.block >= 0, now.values, load, lambda: now.values)
+
+    def _load_rows(
+        self, tile: QueryTile, blocks: KeyBlocks, entries: Mapping[str, Entry], now: Loaded
+    ) -> Loaded:  # fmt: skip
+        """All but the last values."""
         if self.block.parts.queries is None:
-            self._load_queries(tile, now.count)
+            self._load_queries(tile, entries["q"], now.count)
         last = blocks.end - 1
-        load_keys = partial(self._load_block, "k", self.keys, tile, self.operands["k"].entry(tile))
-        load_values = partial(self._load_block, "v", self.raw, tile, self.operands["v"].entry(tile))
+        load_keys = partial(self._load_block, "k", self.keys, tile, entries["k"])
+        load_values = partial(self._load_block, "v", self.raw, tile, entries["v"])
         start = Loading(load_keys(now.keys, last), now.values)
         steps = last - blocks.first
         if not self.schedule.is_sparse:
@@ -95,12 +138,11 @@ class SdpaProducer:
                 return chosen(self.schedule.sees(tile, block), at, load, lambda: at)
 
             final = end.pending
-        return Progress(end.keys, load_values(end.values, final), now.count + 1)
+        return Loaded(end.keys, end.values, now.count + 1, Last(final, tile.head, entries["v"]))
 
     @stretch("load")
-    def _load_queries(self, tile: QueryTile, count: Any) -> None:
+    def _load_queries(self, tile: QueryTile, entry: Entry, count: Any) -> None:
         t, cursor, operand = self.tiling, self.block.query_cursor(count), self.operands["q"]
-        entry = operand.entry(tile)
         for own in range(t.consumers):
             ring = self.block.queries_of(own)
             ring.wait_empty(cursor)
