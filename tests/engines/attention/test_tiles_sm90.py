@@ -76,7 +76,7 @@ PACKED = {
     "full": ((9, 140, 0, 64), (130, 200, 70, 3), {}, {}),
     "causal": ((40, 150, 129), (40, 150, 129), {"use_causal_mask": True, "depth": 72}, {}),
     "queries of two tiles": ((9, 140), (130, 70), {"depth": 128}, {"TILE_N": 96, "STAGES": 3}),
-    "queries of one tile": ((9, 140), (70, 100), {"depth": 256}, {"KERNEL_CFG": 1, "STAGES": 1}),
+    "three warpgroups, full": ((9, 70), (130, 200), {}, {"TILE_M": 192, "KERNEL_CFG": 0}),
     "three warpgroups": (
         (40, 250, 3), (40, 250, 3), {"use_causal_mask": True}, {"TILE_M": 192, "KERNEL_CFG": 0},
     ),
