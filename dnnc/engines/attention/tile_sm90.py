@@ -25,7 +25,9 @@ _MOST_BESIDE_NUMBERS = 150
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
 _REGISTERS = {2: (40, 232), 3: (32, 160)}
-_GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, or transposes values
+# The same where the producer transposes values, or looks up rows; packed ones, whose tiles are
+# numbered, it does without.
+_GATHERING = {2: (56, 224), 3: (56, 152)}
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ class SdpaTiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a thread of the producer, and of a consumer; None: as they come."""
-        is_busy = self.tiles.gathers or (
+        is_busy = (self.tiles.gathers and not self.entries) or (
             self.transposes_values and self.sums <= _MOST_BESIDE_TRANSPOSING
         )
         return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
