@@ -186,7 +186,8 @@ class _Rewriting:
         for place, axis in zip(after, before, strict=True):
             dims[place] = least.shape[axis]
         y = self._virtual(least, tuple(dims))
-        self.ops.append(Reshape(x=least, y=y, reshape_mode="LOGICAL", name=op.name))
+        values: dict[str, Any] = {"reshape_mode": "LOGICAL", "name": op.name}
+        self.ops.append(Reshape(x=least, y=y, **values))
         self._repeated[op.y] = y
 
     # ---- operands
