@@ -345,7 +345,7 @@ def test_a_pattern_of_fusions_is_registered_and_applied_by_name(tmp_path):
     with passes.registered(passes.FusionPattern(one_axis)):
         made = command("opt", str(path), "-t", "sm_80", "-p", steps)
     with dnn.context():
-        ptx = compiler.advance(compiler.resume(made.stdout, of("sm_80")), "ptx").ptx
+        ptx = compiler.advance(compiler.resume(made.stdout), "ptx").ptx
     with engines.registered(OneAxis()):
         by_engine = compiler.compile_graph(sums().graph, "sm_80", Options(engine="one_axis"))
     assert ptx.replace("fusion0_pointwise", "fusion0_one_axis").encode() in by_engine.blobs

@@ -75,7 +75,7 @@ def fused(g):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_module_is_rewritten_as_a_fusion_is(name):
-    """By the patterns of every engine that has some and takes the fusion."""
+    """The patterns are those of every engine that has some and takes the fusion."""
     build = EXAMPLES[name][0]
     graph = build().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])

@@ -209,7 +209,7 @@ class SdpaConsumer:
         return Behind(behind.count + 1, tile.row, tile.head, tile.part, state)
 
     def _settled(self, behind: Behind, skipped: Any) -> Waiting:
-        """After the tile behind, if there is one, and after blocks of keys that are let go by."""
+        """Completes the tile behind, if there is one, then lets blocks of keys go by."""
         before = behind.state
 
         def complete() -> Cursor:
