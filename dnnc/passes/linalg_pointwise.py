@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen.scalars.scalar import Scalars, convert
+from ..dialect.approximation import approximation, stays_float
 from ..dialect.ops import Pointwise
-from .linalg_approximation import approximation, stays_float
 from .linalg_lowering import Lowering
 
 _WHOLE_F32 = 1 << 24  # integers up to it are f32 numbers

@@ -16,11 +16,11 @@ from typing import Any
 from .. import dtypes
 from ..codegen.scalars.scalar import Scalars, constant, convert, element_type
 from ..dialect import philox, structure
+from ..dialect.approximation import approximation
 from ..dialect.ops.rng import FRACTION_BITS, Rng
 from ..dialect.tensor import Tensor
 from ..expr import Expr, product
 from ..mlir import arith, ir, linalg
-from .linalg_approximation import approximation
 
 _I = arith.CmpIPredicate
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
-from ..dialect.fusion import Fusion, remembered
-from ..dialect.op import Op
-from ..dialect.ops import Pointwise
-from ..dialect.tensor import Tensor
+from .fusion import Fusion, remembered
+from .op import Op
+from .ops import Pointwise
+from .tensor import Tensor
 
 # Of scores: an error of 2.6e-6 times it is 3.4e-4 of an exponent at most.
 _LARGEST_CAP = 128.0
