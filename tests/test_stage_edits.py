@@ -179,6 +179,10 @@ def test_every_edit(name, stage):
         ("conv", "linalg", "dnn.pre_padding = array<i64: 1,", "dnn.pre_padding = array<i64: 0,",
          "dnn.pre_padding"),
         ("reduction", "linalg", "arith.addf %out, %in", "arith.mulf %out, %in", "arith.mulf"),
+        ("norm", "linalg", "arith.subf", "arith.addf", "arith.addf"),
+        ("norm", "linalg", "arith.mulf %in, %in_", "arith.addf %in, %in_", "arith.addf"),
+        ("norm", "linalg", "dnn.fixed, ", "", "dnn.fixed"),
+        ("norm", "prepared", "is_fixed", "is_mixed", "is_mixed"),
         ("pointwise", "linalg", "fastmath<afn>", "fastmath<fast>", "fastmath"),
     ],
 )  # fmt: skip

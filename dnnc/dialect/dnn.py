@@ -116,8 +116,8 @@ def _emit_error(op: Any, error: DnncError) -> None:
 # Attributes of an operation beside its own: its name in the graph, its results' values, its place
 # in a fusion (`Fusion.roles`), and what it is to the engine of one (`engines.Marks`).
 NODE, TENSORS, ROLE = "node", "tensors", "role"
-PARTS, IS_SCORE, REDUCES_ROWS = "parts", "is_score", "reduces_rows"
-MARKS = (ROLE, PARTS, IS_SCORE, REDUCES_ROWS)  # in fusions alone
+PARTS, IS_SCORE, REDUCES_ROWS, IS_FIXED = "parts", "is_score", "reduces_rows", "is_fixed"
+MARKS = (ROLE, PARTS, IS_SCORE, REDUCES_ROWS, IS_FIXED)  # in fusions alone
 _ROLES = re.compile("anchor|g2|g1[a-z]*")
 _ROLE_NAMES = "anchor, g1 (g1a, g1b, ... of several operands), g2"
 
@@ -143,7 +143,7 @@ def _verify_attributes(operation: Any, kind: type[Op]) -> None:
         role = text_of(operation.attributes[ROLE], ROLE)
         if not _ROLES.fullmatch(role):
             raise DnncError(Status.BAD_PARAM, f"role = {role!r:.80}", _ROLE_NAMES)
-    for name in (IS_SCORE, REDUCES_ROWS):
+    for name in (IS_SCORE, REDUCES_ROWS, IS_FIXED):
         if name in operation.attributes:
             typed(operation.attributes[name], ir.UnitAttr, name)
     read_parts(operation)

@@ -73,11 +73,14 @@ class Marks:
     row_reductions: reductions that reduce the last axis even where that has one element.
     parts: operations by the names of what they are to the engine's kernels, each of which
     `Region.parts` finds again, by attribute `dnn.parts`.
+    fixed: operations that kernels compute by formulas of their own: a text in which the body of one
+    was edited is refused.
     """
 
     scores: frozenset[Op] = frozenset()
     row_reductions: frozenset[Op] = frozenset()
     parts: Mapping[str, Sequence[Op]] = field(default_factory=dict)
+    fixed: frozenset[Op] = frozenset()
 
 
 class Engine(ABC):

@@ -119,16 +119,18 @@ def boolean_reason(output: Tensor) -> Reason:
     )
 
 
-def smem_reasons(needed: int, target: Target) -> tuple[Reason, ...]:
-    """A block may not ask for more shared memory than the target has."""
-    if needed <= target.limits.smem_block_bytes:
+def smem_reasons(needed: int, target: Target, most: int = 0) -> tuple[Reason, ...]:
+    """A block may not ask for more shared memory than the target has; most: or than its kernels
+    may have."""
+    most = most or target.limits.smem_block_bytes
+    if needed <= most:
         return ()
     return (
         Reason(
             Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
             "shared memory",
             f"{needed} bytes",
-            f"at most {target.limits.smem_block_bytes} on {target}",
+            f"at most {most} on {target}",
         ),
     )
 

@@ -24,7 +24,7 @@ from ..rounding import round_to, widen
 class Lowering:
     """One fusion on its way, as its engine has it: values of its tensors so far.
 
-    marks: what its operations are to the engine.
+    marks: what its operations are to the engine.  role, is_fixed: of the operation that is lowered.
     """
 
     module: Any
@@ -34,6 +34,7 @@ class Lowering:
     symbols: list[str]
     values: dict[Tensor, Any] = field(default_factory=dict)
     role: str = ""
+    is_fixed: bool = False
     anchors: int = 0
 
     # ---- types
@@ -93,6 +94,8 @@ class Lowering:
             ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds),
         )  # fmt: skip
         made.operation.attributes["dnn.role"] = ir.StringAttr.get(self.role)
+        if self.is_fixed:
+            made.operation.attributes["dnn.fixed"] = ir.UnitAttr.get()
         scalars = [ir.RankedTensorType(value.type).element_type for value, _ in operands]
         block = made.regions[0].blocks.append(*scalars, element_type(dtype))
         with ir.InsertionPoint(block):

@@ -132,7 +132,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
                     ", ".join(kind.op_name for kind in _RULES),
                     op.label,
                 )
-            low.role = fusion.roles[op]
+            low.role, low.is_fixed = fusion.roles[op], op in marks.fixed
             with dnn.location_of(op):
                 rule(low, op)
         for name, ops in marks.parts.items():

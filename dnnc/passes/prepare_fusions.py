@@ -14,7 +14,8 @@ Rewrite patterns give it the form that its engine computes, in this order:
     "dnn.conv_fprop"(%x, %0) {role = "anchor"} : (tensor<...xf16>, tensor<...xf16>) -> ...
 
 Operations of a pattern that the engine knows by name get `parts`; those on an attention's scores
-`is_score`, reductions of rows of one element, too, `reduces_rows` (`Engine.marks`).
+`is_score`, reductions of rows of one element, too, `reduces_rows`, those that kernels compute by
+formulas of their own `is_fixed` (`Engine.marks`).
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def _write(function: Any, fusion: Fusion, marks: Marks) -> None:
         operations[op].attributes[dnn.IS_SCORE] = ir.UnitAttr.get()
     for op in marks.row_reductions:
         operations[op].attributes[dnn.REDUCES_ROWS] = ir.UnitAttr.get()
+    for op in marks.fixed:
+        operations[op].attributes[dnn.IS_FIXED] = ir.UnitAttr.get()
 
 
 def read_prepared(function: Any) -> tuple[Fusion, Marks]:
@@ -93,7 +96,7 @@ def read_prepared(function: Any) -> tuple[Fusion, Marks]:
         raise DnncError(Status.BAD_PARAM, what, "prepare-fusions first")
     fusion = structure.read_as_written(function)
     parts: dict[str, list[Any]] = {}
-    scores, rows = [], []
+    scores, rows, fixed = [], [], []
     for op, operation in zip(fusion.ops, structure.operations_of(function), strict=True):
         for name in dnn.read_parts(operation):
             parts.setdefault(name, []).append(op)
@@ -101,4 +104,6 @@ def read_prepared(function: Any) -> tuple[Fusion, Marks]:
             scores.append(op)
         if dnn.REDUCES_ROWS in operation.attributes:
             rows.append(op)
-    return fusion, Marks(frozenset(scores), frozenset(rows), parts)
+        if dnn.IS_FIXED in operation.attributes:
+            fixed.append(op)
+    return fusion, Marks(frozenset(scores), frozenset(rows), parts, frozenset(fixed))

@@ -167,6 +167,7 @@ _LINALG: Mapping[str, Mapping[str, Check]] = {
         "operandSegmentSizes": _any,
         "dnn.role": text_of,
         "dnn.parts": _texts,
+        "dnn.fixed": _unit,
         "dnn.peers": _plain,
         "dnn.load": text_of,
         "dnn.blocks": _integers,

@@ -57,14 +57,15 @@ def runs_in_order(tensor: Tensor, axes: Sequence[int]) -> bool:
     return True
 
 
-def pitch(tensor: Tensor, elements: int) -> int:
-    """Bytes from one row's part of so many elements to the next."""
-    return -(-elements * (tensor.type.bits // 8) // ALIGNMENT) * ALIGNMENT
+def pitch(bits: int, elements: int) -> int:
+    """Bytes from one row's part of so many elements to the next; bits: of an element."""
+    return -(-elements * (bits // 8) // ALIGNMENT) * ALIGNMENT
 
 
-def ring_bytes(tensors: Sequence[Tensor], elements: int, rows: int, stages: int) -> int:
-    """Shared memory of a ring's stages; elements: of a part, at most."""
-    return stages * rows * sum(pitch(tensor, elements) for tensor in tensors)
+def ring_bytes(bits: Sequence[int], elements: int, rows: int, stages: int) -> int:
+    """Shared memory of a ring's stages.  bits: of an element of each tensor.  elements: of a part,
+    at most."""
+    return stages * rows * sum(pitch(of_tensor, elements) for of_tensor in bits)
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class RowRing:
 
     @property
     def pipeline(self) -> Pipeline:
-        tensors = [source.tensor for source in self.sources]
-        stage = ring_bytes(tensors, self.part.most, self.rows, 1)
+        bits = [source.tensor.type.bits for source in self.sources]
+        stage = ring_bytes(bits, self.part.most, self.rows, 1)
         return Pipeline.of(self.memory, stage, self.stages, self.barriers)
 
     def fill(self, cursor: Cursor, group: Any) -> None:
@@ -131,6 +132,6 @@ class RowRing:
         return GlobalTensor(self.kernel, replace(tensor, strides=strides), True, place)
 
     def _place(self, stage: Any, source: int, row: Any) -> Any:
-        before = self.rows * sum(pitch(s.tensor, self.part.most) for s in self.sources[:source])
-        inside = row * pitch(self.sources[source].tensor, self.part.most)
+        pitches = [pitch(s.tensor.type.bits, self.part.most) for s in self.sources[: source + 1]]
+        before, inside = self.rows * sum(pitches[:-1]), row * pitches[-1]
         return byte_pointer(self.pipeline.slot(Cursor(stage)), inside + before)

@@ -7,48 +7,8 @@ from typing import Any
 
 from ...expr import product
 from ...mlir import ir
-from .. import ops
 from ..region import Region
 from ..walk.region_walk import indexing_maps, inputs_of, is_reduction
-
-F32_DIGITS = 24
-_DIGITS = {"f16": 11, "bf16": 8}
-
-
-def is_sum(operation: Any) -> bool:
-    """Whether a reducing generic adds up elements of f32, in f32."""
-    body = body_of(operation)
-    is_added = [op.name for op in body] == ["arith.addf"]
-    return is_added and operation.results[0].type.element_type == ops.f32_type()
-
-
-def source_of(value: Any) -> Any:
-    """Where a value comes from, if all that happens to it is exact conversions."""
-    while (op := pointwise(value)) and is_plain(op):
-        if len(inputs_of(op)) != 1 or any(o.name != "arith.extf" for o in body_of(op)):
-            break
-        value = inputs_of(op)[0]
-    return value
-
-
-def digits_of(value: Any) -> int:
-    """Significant binary digits of elements, of f32's 24: as many as f16 and bf16 have, and as
-    products of two such have."""
-    value = source_of(value)
-    if digits := _DIGITS.get(str(value.type.element_type)):
-        return digits
-    made = pointwise(value)
-    body = body_of(made) if made else []
-    if not body or body[-1].name != "arith.mulf":
-        return F32_DIGITS
-    factors = [operand_of(made, factor) for factor in body[-1].operands]
-    types = ["" if factor is None else str(factor.type.element_type) for factor in factors]
-    return sum(_DIGITS.get(type_, F32_DIGITS) for type_ in types)
-
-
-def are_short(value: Any) -> bool:
-    """Whether elements have fewer digits than f32."""
-    return digits_of(value) < F32_DIGITS
 
 
 def pointwise(value: Any) -> Any:
@@ -88,24 +48,6 @@ def operand_of(operation: Any, value: Any) -> Any:
     arguments = list(operation.regions[0].blocks[0].arguments)
     inputs = inputs_of(operation)
     return inputs[arguments.index(value)] if value in arguments[: len(inputs)] else None
-
-
-def difference_of(value: Any) -> tuple[Any, Any]:
-    """(x, y), where a value is x - y of tensors, x read at its own place; else (None, None)."""
-    operation = pointwise(value)
-    body = body_of(operation) if operation else []
-    names = [op.name for op in body]
-    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
-        return None, None
-    x, y = (operand_of(operation, each) for each in body[-1].operands)
-    return (None, None) if x is None or y is None or not is_plain(operation, x) else (x, y)
-
-
-def is_plain(operation: Any, *operands: Any) -> bool:
-    """Whether some operands (default: all) are read at the place that is computed."""
-    maps, inputs = indexing_maps(operation), inputs_of(operation)
-    same = {v for v, m in zip(inputs, maps, strict=False) if m == maps[-1]}
-    return set(operands or inputs) <= same
 
 
 def unrounded(operation: Any) -> Any:

@@ -3,9 +3,8 @@
 
     sum(exp(x - max(x)))
 
-`sums_of_exponentials` finds the reductions of a region that are such sums.  A thread adds up
-exp(x - m), m being the largest element so far, and scales the sum whenever m grows.  Once the
-maximum of all threads is known, its sum is scaled once more.
+A thread adds up exp(x - m), m being the largest element so far, and scales the sum whenever m
+grows.  Once the maximum of all threads is known, its sum is scaled once more.
 Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
 """
 
@@ -15,58 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...mlir import arith, ir
+from ...mlir import arith
 from .. import ops
-from ..region import Region
-from ..scalars.matching import (
-    body_of,
-    difference_of,
-    is_plain,
-    is_sum,
-    pointwise,
-    source_of,
-)
-from ..scalars.math import allows
-from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
+from ..walk.region_walk import Walk, inputs_of
 from . import reduce
 from .reduce import Combine
-
-
-def sums_of_exponentials(region: Region) -> dict[Any, Any]:
-    """Sum of exp(x - max(x)) -> the maximum; both are reducing generics of f32.
-
-    Only where the exponential may be approximate: the sum is rounded differently.
-    """
-    reductions = [op for op in region.generics() if is_reduction(op)]
-    found = {op: _maximum_behind(op) for op in reductions if is_sum(op)}
-    return {op: of for op, of in found.items() if of is not None and of in reductions}
-
-
-def _maximum_behind(operation: Any) -> Any:
-    """The maximum of x, where an operation sums exp(x - max(x)); else None."""
-    exponential = pointwise(inputs_of(operation)[0])
-    body = body_of(exponential) if exponential else []
-    if [op.name for op in body] != ["math.exp"] or not allows(body[0], "afn"):
-        return None
-    if not is_plain(exponential):
-        return None
-    x, most = difference_of(inputs_of(exponential)[0])
-    if most is None:
-        return None
-    maximum = source_of(most).owner
-    if not _is_maximum(maximum) or reduced_axes(maximum) != reduced_axes(operation):
-        return None
-    return maximum if source_of(inputs_of(maximum)[0]) == source_of(x) else None
-
-
-def _is_maximum(operation: Any) -> bool:
-    if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
-        return False
-    if not is_reduction(operation):
-        return False
-    names = [op.name for op in body_of(operation)]
-    element = operation.results[0].type.element_type
-    return names == ["arith.maximumf"] and element == ops.f32_type()
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 
     variance = avg((x - avg(x))^2)
 
-`squared_distances` finds the reductions of a region that are sums of such squares.  A thread adds
-up x - s and (x - s)^2 of its elements, s being one of its first, and corrects the squares by what
-the sums say about s; threads' parts are merged with their counts.  Since s is one of n elements
-of a thread, a sum of squares loses a factor of about n of f32's accuracy where s lies far outside
-of the others.  Of a fragment of one row, or of several fragments, s is the middle one of three
-elements, so that a single such one is not it (`start_of`).  `Distances` adds up x - s alone, for a
-mean; the mean of equal elements is that number.  Source: Chan, Golub, LeVeque, "Algorithms for
-computing the sample variance", 1983.
+A thread adds up x - s and (x - s)^2 of its elements, s being one of its first, and corrects the
+squares by what the sums say about s; threads' parts are merged with their counts.  Since s is one
+of n elements of a thread, a sum of squares loses a factor of about n of f32's accuracy where s lies
+far outside of the others.  Of a fragment of one row, or of several fragments, s is the middle one
+of three elements, so that a single such one is not it (`start_of`).  `Distances` adds up x - s
+alone, for a mean; the mean of equal elements is that number.  Source: Chan, Golub, LeVeque,
+"Algorithms for computing the sample variance", 1983.
 """
 
 from __future__ import annotations
@@ -19,103 +18,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...dialect import structure
-from ...expr import Expr, product
-from ...mlir import arith, ir, llvm
+from ...mlir import arith, llvm
 from ...mlir import math as mlir_math
 from .. import ops
-from ..region import Region
-from ..scalars.matching import (
-    body_of,
-    difference_of,
-    is_plain,
-    is_sum,
-    operand_of,
-    pointwise,
-    source_of,
-)
-from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
-from . import reduce
+from ..walk.region_walk import Walk
 from .parts import Moments, as_floats, bounded, combined, inverse, times, to_f32
 from .reduce import ThreadTotal
 
 MIDDLE_OF = 3  # elements
-# The body of an average: a sum of f64 by 1 / count.
-_AVERAGE = [
-    f"arith.{name}"
-    for name in (
-        "index_cast", "constant", "sitofp", "divf", "extf", "sitofp", "constant", "mulf", "subf",
-        "mulf", "addf", "mulf", "truncf",
-    )
-]  # fmt: skip
 
 
-def squared_distances(region: Region) -> dict[Any, Any]:
-    """Sum of (x - avg(x))^2 -> the sum of x, which is one of f64; both are reducing generics."""
-    sums = [op for op in region.generics() if is_reduction(op) and is_sum(op)]
-    found = {op: _sum_behind(region, op) for op in sums}
-    return {op: of for op, of in found.items() if of is not None}
-
-
-def _sum_behind(region: Region, operation: Any) -> Any:
-    """The sum of x, where an operation sums (x - avg(x))^2; else None."""
-    x, mean = _centred(operation)
-    total = None if mean is None else _averaged(region, mean)
-    if total is None or reduced_axes(total) != reduced_axes(operation):
-        return None
-    return total if source_of(inputs_of(total)[0]) == source_of(x) else None
-
-
-def _centred(operation: Any) -> tuple[Any, Any]:
-    """(x, mean), where an operation sums (x - mean)^2; else (None, None)."""
-    nothing = None, None
-    square = pointwise(inputs_of(operation)[0])
-    body = body_of(square) if square else []
-    if [op.name for op in body] != ["arith.mulf"] or not is_plain(square):
-        return nothing
-    factors = [operand_of(square, value) for value in body[0].operands]
-    if any(factor is None for factor in factors) or factors[0] != factors[1]:
-        return nothing
-    return difference_of(factors[0])
-
-
-def mean_of(operation: Any) -> Any:
-    """The mean that a sum of squared distances is about."""
-    _, mean = _centred(operation)
-    return source_of(mean)
-
-
-def average_alone(region: Region, total: Any) -> Any:
-    """The mean that alone is wanted of a sum of f64; else None."""
-    users = [op for op in region.generics() if total.results[0] in inputs_of(op)]
-    if len(users) != 1 or [op.name for op in body_of(users[0])] != _AVERAGE:
-        return None
-    return users[0].results[0]
-
-
-def _averaged(region: Region, value: Any) -> Any:
-    """The sum of f64 that a value is, divided by the number of elements; else None."""
-    value = source_of(value)
-    divided = pointwise(value)
-    body = body_of(divided) if divided else []
-    if [op.name for op in body] != _AVERAGE:
-        return None
-    total = operand_of(divided, body[-2].operands[0])
-    if total is None:
-        return None
-    total = total.owner
-    if isinstance(total, ir.Block) or total.name != "linalg.generic" or not reduce.is_wide(total):
-        return None
-    dims = region.dims_of(inputs_of(total)[0])
-    count = _number(region, body[0].operands[0])
-    return total if count == product(dims[axis] for axis in reduced_axes(total)) else None
-
-
-def _number(region: Region, value: Any) -> Expr | None:
-    op = value.owner
-    if op.name == "arith.constant":
-        return Expr.of(ir.IntegerAttr(op.attributes["value"]).value)
-    return structure.read_size(op, region.symbols) if op.name == "dnn.size" else None
+def mean_of(total: Any) -> Any:
+    """The mean that is made of a sum of f64, and nothing else."""
+    (use,) = total.results[0].uses
+    return use.owner.results[0]
 
 
 # ---- one thread's part
@@ -317,10 +233,11 @@ def folded(part: Sequence[Any]) -> list[Any]:
 # ---- parts about numbers of their own, [s, sum of x - s, sum of (x - s)^2]
 
 
-def average(walk: Walk, operation: Any, total: Any) -> Any:
-    """The mean that a sum of squared distances is about, by the total of the elements: computed as
-    the graph does, since what it is off by, squared, is in every distance."""
-    return walk.body(mean_of(operation).owner, [total], (), ops.width_of(total))
+def average(walk: Walk, sum_: Any, total: Any) -> Any:
+    """The mean that squared distances are about, by the total of the elements, whose sum a
+    reduction is: computed as the graph does, since what it is off by, squared, is in every
+    distance."""
+    return walk.body(mean_of(sum_).owner, [total], (), ops.width_of(total))
 
 
 def squares_about(mean: Any, part: Sequence[Any], count: Any) -> Any:

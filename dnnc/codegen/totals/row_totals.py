@@ -33,6 +33,19 @@ def parts_across(threads: int, rows: int) -> int:
     return threads // (WARP_THREADS // rows) if threads > _MANY else threads
 
 
+def bytes_along(threads: int, rows: int, blocks: int, bits: int) -> int:
+    """Shared memory of an exchange of rows along the threads; bits: of a total."""
+    if threads <= WARP_THREADS and blocks == 1:
+        return 0
+    parts = max(1, threads // WARP_THREADS) * blocks
+    return 2 * rows * parts * bits // 8
+
+
+def bytes_across(threads: int, rows: int, width: int, bits: int) -> int:
+    """Shared memory of an exchange across fragments of so many rows' totals."""
+    return parts_across(threads, rows) * rows * width * bits // 8 if threads > 1 else 0
+
+
 @dataclass(frozen=True)
 class RowTotals:
     """How the threads of a block share its rows.
@@ -64,11 +77,12 @@ class RowTotals:
 
         finishes: what is made of each total, for any number of its elements.
         name: of the exchange, unique in the kernel.  parity: 0 and 1 alternately where a
-        kernel comes to an exchange again, so that it needs one barrier only.
+        kernel comes to an exchange along rows again, so that it needs one barrier only; it comes to
+        one across them once.
         """
         finishes = finishes or [_as_it_is] * len(values)
         if not self.is_along_row:
-            return self._through_columns(name, values, combines, parity, finishes)
+            return self._through_columns(name, values, combines, finishes)
         found = self._along_row(name, values, combines, parity)
         return [finish(total) for finish, total in zip(finishes, found, strict=True)]
 
@@ -91,7 +105,9 @@ class RowTotals:
         is_first = (self.lane & (min(self.threads, WARP_THREADS) - 1)).eq(0)
         base = (parity * self.rows + self.row) * count
         buffers = [
-            self.kernel.shared(f"{name}_{i}", 2 * self.rows * count * _size(value))
+            self.kernel.shared(
+                f"{name}_{i}", bytes_along(self.threads, self.rows, self.blocks, value.type.width)
+            )
             for i, value in enumerate(values)
         ]
         if self.blocks > 1:
@@ -124,7 +140,6 @@ class RowTotals:
         name: str,
         values: Sequence[Any],
         combines: Sequence[Combine],
-        parity: Any,
         finishes: Sequence[Finish],
     ) -> list[Any]:
         if self.threads == 1:
@@ -135,19 +150,17 @@ class RowTotals:
         for i, (value, combine) in enumerate(zip(values, combines, strict=True)):
             width, element = ops.width_of(value), ops.element_of(value.type)
             size = element.width // 8
-            buffers = 1 if isinstance(parity, int) else 2
-            bytes_ = buffers * count * self.rows * width * size
+            bytes_ = bytes_across(self.threads, self.rows, width, element.width)
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
-            base = parity * (count * self.rows)
 
             def pointer(
-                other: Any, at: Any = None, buffer=buffer, base=base, width=width, element=element
+                other: Any, at: Any = None, buffer=buffer, width=width, element=element
             ) -> Any:
                 """The pointer of a part: of this thread's row, or at an element of all rows'
                 fragments."""
                 if at is None:
                     at = self.row * width
-                place = (base + other * self.rows) * width
+                place = other * self.rows * width
                 return ops.gep(buffer, place + at, element)
 
             own, first, is_giver = value, 0, None

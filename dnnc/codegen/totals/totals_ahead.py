@@ -33,18 +33,19 @@ SLOTS = 4
 
 
 _COUNT_BYTES = 4
-_ALIGNMENT = 16  # bytes of a buffer
 
 
-def exchange_bytes(
-    sizes: Sequence[int], warps: int, rows: int, blocks: int, levels: int, *, counts: bool
-) -> int:
-    """Bytes of shared memory.  sizes: bytes of each number.  warps: that share a row in a block.
-    counts: whether each part's elements stand there, too."""
-    exchanged = SLOTS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
-    return exchanged + (
-        -(-_COUNT_BYTES * warps * blocks // _ALIGNMENT) * _ALIGNMENT if counts else 0
-    )
+def part_bytes(warps: int, rows: int, bits: int) -> int:
+    """Shared memory of a number of the parts of so many warps, which share each row."""
+    return SLOTS * rows * warps * bits // 8
+
+
+def count_bytes(warps: int) -> int:
+    """Shared memory of how many elements each part is of."""
+    return _COUNT_BYTES * warps
+
+
+BARRIER_BYTES = SLOTS * mbarrier.BYTES  # of a level
 
 
 @dataclass(frozen=True)
@@ -106,21 +107,22 @@ class TotalsAhead:
 
     def reserve(self, levels: Sequence[Sequence[Any]]) -> None:
         """Takes the memory of each level's parts, of whose numbers the types are given."""
-        parts = SLOTS * self.rows * self._parts
         for number, types in enumerate(levels):
             self._types.append(types)
             self._buffers.append(
                 [
-                    self.kernel.shared(f"level{number}_{i}", parts * type_.width // 8)
+                    self.kernel.shared(
+                        f"level{number}_{i}", part_bytes(self._parts, self.rows, type_.width)
+                    )
                     for i, type_ in enumerate(types)
                 ]
             )
-            barriers = self.kernel.shared(f"level{number}_barriers", SLOTS * mbarrier.BYTES)
+            barriers = self.kernel.shared(f"level{number}_barriers", BARRIER_BYTES)
             self._barriers.append(barriers)
 
     def count_parts(self, count: Callable[[Any], Any]) -> None:
         """Writes how many elements each part is of: count(number of a warp), f32."""
-        self._counts = self.kernel.shared("counts", _COUNT_BYTES * self._parts)
+        self._counts = self.kernel.shared("counts", count_bytes(self._parts))
         thread = ops.thread_id()
         with ops.if_(ops.less(thread, self._parts)):
             ops.store(ops.gep(self._counts, thread, ops.f32_type()), count(thread), _COUNT_BYTES)

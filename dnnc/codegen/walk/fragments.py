@@ -29,13 +29,14 @@ Values = Callable[[Walk, Sequence[Any]], Any]
 Use = Callable[[Any, Any], Any]  # of a record, gives the next one
 
 
-def fragment_bytes(tensor: Tensor, width: int) -> int:
-    return width * tensor.type.bits // 8
+def fragment_bytes(bits: int, width: int) -> int:
+    return width * bits // 8
 
 
-def kept_bytes(tensors: Sequence[Tensor], width: int, held: int, threads: int) -> int:
-    """Shared memory for so many fragments of each tensor, of each thread."""
-    return sum(fragment_bytes(tensor, width) for tensor in tensors) * held * threads
+def kept_bytes(bits: Sequence[int], width: int, held: int, threads: int) -> int:
+    """Shared memory for so many fragments of each tensor, of each thread; bits: of an element of
+    each."""
+    return sum(fragment_bytes(of_tensor, width) for of_tensor in bits) * held * threads
 
 
 def register_words(tensor: Tensor, width: int) -> int:
@@ -232,7 +233,7 @@ class Fragments:
 
     def _slot(self, number: int, i: Any) -> Any:
         """Where this thread keeps its i-th fragment of an input."""
-        sizes = [fragment_bytes(tensor, self.width) for _, tensor in self.again]
+        sizes = [fragment_bytes(tensor.type.bits, self.width) for _, tensor in self.again]
         base = sum(sizes[:number]) * self.slots.held * self.slots.threads
         place = i * self.slots.threads + self.slots.thread
         return byte_pointer(self.slots.memory, place * sizes[number] + base)
@@ -242,7 +243,8 @@ class Fragments:
         walk, at = self._read(i, is_last=True)
         for number, (leaf, tensor) in enumerate(self.again):
             value = walk.value(leaf, at, self.width)
-            ops.store(self._slot(number, i), value, min(16, fragment_bytes(tensor, self.width)))
+            size = min(16, fragment_bytes(tensor.type.bits, self.width))
+            ops.store(self._slot(number, i), value, size)
         return walk, at
 
     def _near(self, i: Any) -> tuple[Walk, Any]:
@@ -250,7 +252,7 @@ class Fragments:
         walk, at = self.walk.branch(), self.at(i)
         for number, (leaf, tensor) in enumerate(self.again):
             type_ = ops.vector_type(register_type(tensor.type), self.width)
-            size = min(16, fragment_bytes(tensor, self.width))
+            size = min(16, fragment_bytes(tensor.type.bits, self.width))
             walk.know(leaf, at, self.width, ops.load(self._slot(number, i), type_, size))
         return walk, at
 

@@ -40,7 +40,7 @@ from ...target import STATIC_SMEM_BYTES, WARP_THREADS, Target
 from ..engine import Knob, Knobs, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
-from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
+from ..surface import LAUNCH_SECONDS, boolean_reason, memory_seconds, smem_reasons
 from .pointwise import PointwiseEngine
 from .sweep import Read, Sweep
 from .transpose_kernel import UNKNOWN, TransposedInput, TransposeEmitter, TransposeTiling
@@ -107,7 +107,7 @@ class TransposeEngine(PointwiseEngine):
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         reasons = super().supports(fusion, target)
-        return reasons or tuple(_layout_reasons(Sweep.of_fusion(fusion)))
+        return reasons or tuple(_layout_reasons(Sweep.of_fusion(fusion), target))
 
     def _boolean_reasons(self, fusion: Fusion) -> list[Reason]:
         return [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"][:1]
@@ -131,7 +131,7 @@ class TransposeEngine(PointwiseEngine):
             return (*reasons, knob_reason(f"a tile of {threads} threads", wanted))
         tiles = _tiles_of_a_block(sweep, choice, target)
         needed = _smem_bytes(sweep, math.prod(choice.sides) * tiles)
-        return (*reasons, *_smem_reasons(needed))
+        return (*reasons, *smem_reasons(needed, target, STATIC_SMEM_BYTES))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         """Tiles whose lines are whole lines of memory, their neighbours, and small ones."""
@@ -235,7 +235,7 @@ class TransposeEngine(PointwiseEngine):
         output.launch(kernel, (emitter.blocks, 1, 1))
 
 
-def _layout_reasons(sweep: Sweep) -> list[Reason]:
+def _layout_reasons(sweep: Sweep, target: Target) -> list[Reason]:
     """Which axes inputs and outputs run along, and how far."""
     whole = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
     for output in sweep.outputs if whole else ():
@@ -258,15 +258,7 @@ def _layout_reasons(sweep: Sweep) -> list[Reason]:
     if blocks > MOST_COUNT or any(sweep.extent(g).bounds()[1] > _MOST_ELEMENTS for g in tiled):
         wanted = f"at most {MOST_COUNT} blocks, axes of at most {_MOST_ELEMENTS}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", f"{blocks} blocks", wanted)]
-    return list(_smem_reasons(_smem_bytes(sweep, least * least)))
-
-
-def _smem_reasons(needed: int) -> tuple[Reason, ...]:
-    if needed <= STATIC_SMEM_BYTES:
-        return ()
-    status = Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT
-    what, most = f"tiles of {needed} bytes", f"at most {STATIC_SMEM_BYTES}"
-    return (Reason(status, "shared memory", what, most),)
+    return list(smem_reasons(_smem_bytes(sweep, least * least), target, STATIC_SMEM_BYTES))
 
 
 def _smem_bytes(sweep: Sweep, elements: int) -> int:

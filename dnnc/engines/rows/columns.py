@@ -18,16 +18,10 @@ from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk
-from ...expr import Expr, ceildiv, typical
+from ...expr import Expr, ceildiv
 from ...mlir import nvvm
-from ...target import WARP_THREADS
-from .tiling import COLUMN_WIDTH, Place, Rows
-
-_THREADS = 256  # of the kernel that adds up columns
-_SIDE = 8  # fragments side by side of one that starts late
-_SEGMENT = 32  # bytes of neighbouring columns that a block reads, at least
-# Of shared memory, for each byte of a sum: a fragment of each lane of each warp, at most.
-COLUMNS_BYTES = _THREADS * COLUMN_WIDTH
+from .region import Place, Rows
+from .shared_layout import COLUMN_THREADS
 
 
 class ColumnSums:
@@ -43,22 +37,6 @@ class ColumnSums:
 
     # ---- the first kernel
 
-    @property
-    def _block_elements(self) -> int:
-        """Elements of a row that a block has."""
-        t = self.rows.tiling
-        return t.held * t.row_threads * t.vector_elems
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of shared memory, for `store`."""
-        return self._bytes(len(self.elements))
-
-    def _bytes(self, count: int) -> int:
-        """Bytes of the first so many sums."""
-        sizes = [element.width // 8 for element in self.elements[:count]]
-        return bytes_of_block(self.rows.tiling.rows, self._block_elements, sizes)
-
     @stretch("sum of parts")
     def store(
         self,
@@ -70,8 +48,8 @@ class ColumnSums:
     ) -> None:
         """Leaves a block's sums.
 
-        number: of the block or cluster.  memory: !llvm.ptr<3> of `bytes`, which has other uses
-        until here.  barrier: of the threads that have sums.
+        number: of the block or cluster.  memory: !llvm.ptr<3> of `SharedLayout.sums_bytes`, which
+        has other uses until here.  barrier: of the threads that have sums.
         """
         t = self.rows.tiling
         base = number * place.kernel.size(self.rows.row_elements)
@@ -99,14 +77,14 @@ class ColumnSums:
         """Writes the sums of each of the block's rows to shared memory."""
         t = self.rows.tiling
         for i, element in enumerate(self.elements):
-            row = place.row * self._block_elements
+            row = place.row * self.rows.tiling.block_elements
             for u, value in enumerate(sums[i * t.held : (i + 1) * t.held]):
                 inside = (place.lane + u * t.row_threads) * t.vector_elems
                 pointer = ops.gep(self._area(memory, i), row + inside, element)
                 ops.store(pointer, value, min(16, element.width // 8 * t.vector_elems))
 
     def _area(self, memory: Any, i: int) -> Any:
-        return byte_pointer(memory, self._bytes(i))
+        return byte_pointer(memory, self.rows.layout.sums_before(i))
 
     def _store_shared(self, place: Place, i: int, memory: Any, base: Any) -> None:
         """Adds up the block's rows, whose columns all threads share."""
@@ -114,7 +92,7 @@ class ColumnSums:
         element, op = self.elements[i], self.rows.columns[i]
         combine = reduce.combiner(Walk(kernel, {}, self.rows.region.symbols), op)
         bytes_, area = element.width // 8 * width, self._area(memory, i)
-        type_, of_block = ops.vector_type(element, width), self._block_elements
+        type_, of_block = ops.vector_type(element, width), self.rows.tiling.block_elements
         for step in range(-(-of_block // (width * t.threads))):
             at = (ops.thread_id() + step * t.threads) * width
             column = self._column(place, at)
@@ -132,7 +110,7 @@ class ColumnSums:
         """The element of the row that is the block's n-th."""
         t = self.rows.tiling
         if t.has_parts or t.cluster == 1:
-            return place.rank * self._block_elements + at
+            return place.rank * self.rows.tiling.block_elements + at
         run = t.row_threads * t.vector_elems
         before = at // run * (t.cluster - 1) + place.rank
         return before * run + at
@@ -140,29 +118,17 @@ class ColumnSums:
     # ---- the second kernel
 
     def emit(self) -> None:
-        kernel = self.output.kernel("columns", _THREADS)
+        kernel = self.output.kernel("columns", COLUMN_THREADS)
         kernel.min_blocks = 1  # else the assembler aims at five, for some sizes, and spills
         with kernel.body():
             self._emit_columns(kernel)
-        blocks = ceildiv(self.rows.narrow.fragments, self._side)
+        blocks = ceildiv(self.rows.narrow.fragments, self.rows.tiling.totals.side)
         self.output.launch(kernel, (blocks, 1, 1), programmatic=self.rows.tiling.is_early)
-
-    @property
-    def _side(self) -> int:
-        """Fragments side by side in a block: as many as leave a block for each SM."""
-        if not self.rows.tiling.is_early:
-            return _SIDE
-        narrow = self.rows.narrow
-        least = max(1, _SEGMENT // (narrow.width * 4))
-        side, fragments = WARP_THREADS, typical(narrow.fragments)
-        while side > least and fragments < side * self.output.target.sm_count:
-            side //= 2
-        return side
 
     @stretch("sum of parts")
     def _emit_columns(self, kernel: Kernel) -> None:
         """Adds up what the blocks left, and stores what comes after."""
-        rows, side, width = self.rows, self._side, self.rows.narrow.width
+        rows, side, width = self.rows, self.rows.tiling.totals.side, self.rows.narrow.width
         thread = ops.thread_id()
         column, row = thread & (side - 1), thread >> (side.bit_length() - 1)
         fragment = ops.block_id() * side + column
@@ -187,7 +153,7 @@ class ColumnSums:
         if self.rows.tiling.is_early:
             nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
         start = [reduce.identity(op, width) for op in rows.columns]
-        step = _THREADS // side
+        step = COLUMN_THREADS // side
         totals = reduce.accumulate(combines, start, load, row, kernel.size(self.grid), step)
         totals = [
             reduce.across_block(kernel, f"columns{i}", total, side, combine)
@@ -201,13 +167,3 @@ class ColumnSums:
             for value, target in rows.region.targets(kernel):
                 if rows.is_of_columns(value):
                     target.store(at, after.value(value, at, width))
-
-
-def bytes_of_block(rows: int, elements: int, sizes: Sequence[int]) -> int:
-    """Bytes of shared memory for the sums of so many elements of each of a block's rows.
-
-    sizes: bytes of an element of each sum.
-    """
-    if rows == 1:
-        return 0
-    return sum(-(-rows * elements * size // 16) * 16 for size in sizes)

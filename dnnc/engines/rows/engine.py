@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import ClassVar
 
 from ...codegen.output import Output
@@ -42,39 +41,34 @@ from ..surface import (
 from ..views.reduced import (
     after_reasons,
     agreement_reasons,
-    arguments_read_again,
-    axis_order,
     holds_bytes,
     output_reasons,
-    reduced_axes,
     runs_along_row,
     sizes_along,
 )
 from .choice import RowsChoice
-from .columns import COLUMNS_BYTES
 from .extremes import extreme_reasons
 from .facts import (
-    NARROW,
+    along_levels,
     block_threads,
     extremes_of,
     held_of,
-    is_narrow,
-    levels_of,
     parts_of,
     passes_of,
     registers_of,
     row_elements,
-    slot_bytes,
-    slots_of,
     split_reductions,
     width_of,
     without_extremes,
 )
 from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .kernel import RowsEmitter
-from .limits import MOST_ACROSS, illegal
+from .limits import illegal
 from .model import RowsBlock, RowsModel, RowsWork
-from .tiling import AxisGroups, RowsTiling
+from .records import RowsTiling
+from .same_pass import fixed_of
+from .shared_layout import COLUMNS_BYTES, SharedLayout
+from .tiling import tiling_of
 
 
 @dataclass(frozen=True)
@@ -174,7 +168,7 @@ class RowsEngine(Engine):
             row=typical(product(reduced)),
             moved=moved,
             read=whole,
-            levels=len(levels_of(fusion)),
+            levels=len(along_levels(fusion)),
             passes=passes_of(fusion, choice),
             columns=len(columns),
             has_extremes=bool(extremes_of(fusion)),
@@ -189,7 +183,7 @@ class RowsEngine(Engine):
             ahead=max(0, choice.stages - 1),
             config=choice.config,
             registers=registers_of(fusion, choice),
-            slot_bytes=slot_bytes(fusion, choice, target),
+            slot_bytes=SharedLayout(tiling_of(fusion, choice, target)).slot_bytes,
         )
         found = RowsModel(work, block).predict(target)
         if work.has_extremes:
@@ -199,54 +193,15 @@ class RowsEngine(Engine):
     # ---- lowering
 
     def marks(self, fusion: Fusion) -> Marks:
-        return Marks(parts=parts_of(fusion).named())
+        return Marks(parts=parts_of(fusion).named(), fixed=fixed_of(fusion))
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> RowsTiling:
-        parts, choice = parts_of(fusion), RowsChoice.of(knobs)
-        # What finds a row's extreme may be no reduction of its own.
-        elements = [source for _, source in parts.extremes]
-        sources = (*parts.along, *(source for source in elements if source not in parts.along))
-        axes = reduced_axes(fusion, sources, axis_order, _counts_short)
-        # Views may have hidden from `legal` how memory runs; along rows everything is right.
-        is_row = axes.is_row or bool(parts.columns or choice.blocks > 1 or choice.resident)
-        is_row |= choice.threads > MOST_ACROSS or choice.stages == 1
-        is_row |= any(t.type.kind == "b" and t.shape == axes.dims for t in fusion.outputs)
-        size = axes.along(is_row=is_row)
-        width = gcd(size.known_divisor(), max(1, 128 // axes.smallest))
-        if is_narrow(len(parts.columns), choice):
-            width = gcd(width, NARROW)
-        threads, blocks = choice.threads, choice.blocks
-        held = choice.held
-        row = product(axes.dims[axis] for group in axes.reduced for axis in group)
-        fragments = -(-row.bounds()[1] // (width if is_row else 1))
-        step = threads * blocks
-        last = tuple(source.x for source in elements)
-        again = arguments_read_again(fusion, tuple(parts.along), last)
-        count = -(-fragments // step) if held else 0
-        return RowsTiling(
-            axes=AxisGroups(axes.kept, axes.reduced),
-            vector_elems=width,
-            along="row" if is_row else "column",
-            threads=block_threads(choice, is_row),
-            row_threads=threads,
-            held=count,
-            is_whole=row.constant is not None and bool(held) and count * step == fragments,
-            cluster=blocks,
-            blocks=choice.resident,
-            stages=choice.stages if choice.stages > 1 else 0,
-            config=choice.config,
-            slots=slots_of(again, fragments, width, choice, target),
-        )
+        return tiling_of(fusion, RowsChoice.of(knobs), target)
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: RowsTiling, output: Output) -> None:
         RowsEmitter(region, tile, output).emit()
-
-
-def _counts_short(fusion: Fusion, found: object) -> bool:
-    """Loops of rows count in 31 bits."""
-    return False
 
 
 # ---- what it takes

@@ -33,9 +33,9 @@ from ...mlir import arith, llvm
 from ...target import WARP_THREADS
 from ..engine import Reason
 from ..surface import pattern_reason
-from .tiling import Extreme, Place, Rows
+from .region import Extreme, Place, Rows
+from .shared_layout import EXTREME_BYTES
 
-BYTES = 4  # of an element
 _MAGNITUDE = 0x7FFFFFFF
 
 
@@ -129,10 +129,10 @@ def store(place: Place, found: Sequence[Any], barrier: Callable[[], None]) -> No
     buffers = []
     for i, (value, combine) in enumerate(zip(found, combines, strict=True)):
         of_warp = reduce.across_lanes(value, WARP_THREADS, combine)
-        buffer = kernel.shared(f"extreme{i}", warps * BYTES)
+        buffer = kernel.shared(f"extreme{i}", warps * EXTREME_BYTES)
         with ops.if_(ops.compare("eq", ops.and_(thread, WARP_THREADS - 1), 0)):
             warp = ops.shr(thread, WARP_THREADS.bit_length() - 1)
-            ops.store(ops.gep(buffer, warp, of_warp.type), of_warp, BYTES)
+            ops.store(ops.gep(buffer, warp, of_warp.type), of_warp, EXTREME_BYTES)
         buffers.append((buffer, of_warp.type))
     barrier()
     with ops.if_(ops.less(thread, WARP_THREADS)):

@@ -3,36 +3,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeGuard
+from collections.abc import Mapping, Sequence
 
-from ... import dtypes
-from ...codegen.memory.row_ring import is_run
-from ...codegen.totals.row_totals import ROWS_ACROSS, parts_across
-from ...codegen.totals.totals_ahead import exchange_bytes
-from ...codegen.walk.fragments import kept_bytes
-from ...dialect.averages import total_type
+from ...codegen.memory.row_ring import is_run, runs_in_order
+from ...codegen.region import identity_access
+from ...codegen.totals.row_totals import ROWS_ACROSS
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise, Reduction
 from ...dialect.tensor import Tensor
 from ...expr import Expr, product
-from ...target import WARP_THREADS, Target
 from ..views.reduced import (
+    ReducedAxes,
+    Together,
+    axis_order,
+    found_reads,
     inputs_read_again,
-    is_squared_distance,
+    levels_of,
+    reduced_axes,
     reductions_of,
     runs_along_row,
     sizes_along,
 )
 from .choice import RowsChoice
-from .columns import bytes_of_block
-from .extremes import BYTES, MODES
-from .ring import PRODUCER_THREADS, memory_bytes
-from .tiling import RowParts, is_shared
+from .extremes import MODES
+from .records import RowParts, is_shared
+from .ring import PRODUCER_THREADS
+from .same_pass import sums_of_any_exponentials
 
 LEAST_THREADS = 128  # of a block
-_LINE_BYTES = 128
+MOST_ACROSS = 64  # threads that share a row, where fragments lie across rows
 EXCHANGE_BYTES = 6144  # of shared memory beside a row that stays there, at most
 NARROW = 4  # elements of a narrow fragment
 _MOST_SUMS = 32  # of a thread, beside which wide fragments of a ring leave registers
@@ -128,44 +128,29 @@ def _is_across(op: Reduction, row: Reduction) -> bool:
     return op.x.shape == row.x.shape and bool(kept) and list(op.axes) == kept
 
 
-@remembered
-def levels_of(fusion: Fusion) -> list[int]:
-    along, _ = split_reductions(fusion)
-    depths: dict[Op, int] = {}
-    for op in along:
-        above = [depths[r] for r in along if r in depths and r in fusion.upstream(op.x)]
-        depths[op] = 1 + max(above, default=0)
-    return sorted(set(depths.values()))
-
-
 def passes_of(fusion: Fusion, choice: RowsChoice) -> int:
     """Passes over a row for its reductions: some are made of what an earlier pass has found."""
-    found = len(levels_of(fusion))
-    return found if choice.held else found - len(sums_of_exponentials(fusion))
+    found = len(along_levels(fusion))
+    return found if choice.held else found - len(exponentials_of(fusion))
 
 
 @remembered
-def sums_of_exponentials(fusion: Fusion) -> list[Reduction]:
-    """Sums of exp(x - max(x)); see `codegen.totals.exponentials`, which asks the region itself."""
-    along, _ = split_reductions(fusion)
-    if not runs_along_row(fusion, along[0]):
-        return []
-    return [op for op in along if _maximum_behind(fusion, op)]
+def exponentials_of(fusion: Fusion) -> Mapping[Reduction, Reduction]:
+    """Sums of rows' exponentials, each with its maximum; the model was fitted as if all of them
+    were found in the pass of the maximum."""
+    return of_rows(fusion, sums_of_any_exponentials(fusion)) if is_along(fusion) else {}
 
 
-def _maximum_behind(fusion: Fusion, op: Reduction) -> bool:
-    exponential = fusion.producers.get(op.x)
-    if op.mode != "add" or not _is_pointwise(exponential, "exp") or op.x.type is not dtypes.f32:
-        return False
-    centred = fusion.producers.get(exponential.x)
-    if not _is_pointwise(centred, "sub") or centred.b is None:
-        return False
-    maximum = fusion.producers.get(centred.b)
-    return isinstance(maximum, Reduction) and (maximum.mode, maximum.x) == ("max", centred.x)
+def of_rows(fusion: Fusion, found: Mapping[Reduction, Reduction]) -> dict[Reduction, Reduction]:
+    """The pairs of reductions that both are along rows."""
+    along = parts_of(fusion).along
+    return {op: of for op, of in found.items() if op in along and of in along}
 
 
-def _is_pointwise(op: Op | None, mode: str) -> TypeGuard[Pointwise]:
-    return isinstance(op, Pointwise) and op.mode == mode
+def along_levels(
+    fusion: Fusion, together: Together = frozenset()
+) -> tuple[tuple[Reduction, ...], ...]:
+    return levels_of(fusion, tuple(parts_of(fusion).along), together)
 
 
 @remembered
@@ -225,7 +210,7 @@ def registers_of(fusion: Fusion, choice: RowsChoice) -> int:
         return round(40 + sums + 1.4 * held)
     if columns:
         return 32 + held * (whole + 2 * len(columns))
-    levels = len(levels_of(fusion)) - 1
+    levels = len(along_levels(fusion)) - 1
     needed = round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
     return needed + len(extremes_of(fusion))
 
@@ -249,109 +234,6 @@ def launched_threads(choice: RowsChoice, is_along: bool) -> int:
     return block_threads(choice, is_along) + (PRODUCER_THREADS if loads else 0)
 
 
-def part_elements(fusion: Fusion, choice: RowsChoice) -> int:
-    """Elements of a row that a block of a cluster takes, where each takes neighbouring ones.
-
-    At most: fragments are narrower where rows are no multiple of them, and parts smaller.
-    """
-    _, columns = split_reductions(fusion)
-    width = width_of(fusion)
-    if is_narrow(len(columns), choice):
-        width = min(width, NARROW)
-    threads, row = choice.threads, row_elements(fusion).bounds()[1]
-    return -(-row // (width * threads * choice.blocks)) * width * threads
-
-
-@remembered
-def ring_inputs(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs whose rows a ring may bring, and those that are the same in all rows."""
-    first = split_reductions(fusion)[0][0]
-    dims = first.x.shape
-    row = tuple(n if axis in first.axes else Expr.of(1) for axis, n in enumerate(dims))
-    runs = [t for t in fusion.inputs if is_run(t, first.axes)]
-    return [t for t in runs if t.shape == dims], [t for t in runs if t.shape == row]
-
-
-def dynamic_bytes(fusion: Fusion, choice: RowsChoice, target: Target) -> int:
-    """Shared memory of a block for its ring or for rows that are read again, and for its sums of
-    columns when all rows are done."""
-    if choice.stages == 1:
-        return slot_bytes(fusion, choice, target)
-    if not choice.stages:
-        return _sums_bytes(fusion, choice)
-    whole, vectors = ring_inputs(fusion)
-    if not choice.has_own_rings:
-        vectors = []
-    elements = row_elements(fusion).bounds()[1]
-    if choice.blocks > 1:
-        elements = part_elements(fusion, choice)
-    rows = block_threads(choice, True) // choice.threads
-    later = _sums_bytes(fusion, choice)
-    return memory_bytes(whole, vectors, elements, rows, choice.stages, later)
-
-
-def _sums_bytes(fusion: Fusion, choice: RowsChoice) -> int:
-    """Dynamic shared memory in which the rows of a block are added up."""
-    _, columns = split_reductions(fusion)
-    threads = choice.threads
-    sizes = [_total_bytes(fusion, op) for op in columns]
-    elements = threads * max(width_of(fusion), choice.held)
-    return bytes_of_block(block_threads(choice, True) // threads, elements, sizes)
-
-
-def static_bytes(fusion: Fusion, choice: RowsChoice) -> int:
-    """Bytes of shared memory, where totals of rows are exchanged, and a block's extremes."""
-    warps = block_threads(choice, is_along(fusion)) // WARP_THREADS
-    return _totals_bytes(fusion, choice) + len(extremes_of(fusion)) * warps * BYTES
-
-
-def is_along(fusion: Fusion) -> bool:
-    """Whether fragments lie along the rows."""
-    return runs_along_row(fusion, split_reductions(fusion)[0][0])
-
-
-def _totals_bytes(fusion: Fusion, choice: RowsChoice) -> int:
-    along, _ = split_reductions(fusion)
-    threads = choice.threads
-    sizes = sum(_total_bytes(fusion, op) for op in along)
-    if runs_along_row(fusion, along[0]):
-        blocks, rows = choice.blocks, block_threads(choice, True) // threads
-        if choice.has_own_rings:
-            if not is_shared(threads, blocks):
-                return 0
-            needed = _ahead_bytes(fusion, choice)
-            # ptxas, which assembles what clusters share, fills up lines.
-            return -(-needed // _LINE_BYTES) * _LINE_BYTES if blocks > 1 else needed
-        parts = max(1, threads // WARP_THREADS) * blocks
-        return 2 * rows * parts * sizes if parts > 1 else 0
-    rows = block_threads(choice, False) // threads
-    return parts_across(threads, rows) * rows * width_of(fusion) * sizes if threads > 1 else 0
-
-
-def _total_bytes(fusion: Fusion, op: Reduction) -> int:
-    return max(4, total_type(fusion, op).bits // 8)
-
-
-def _ahead_bytes(fusion: Fusion, choice: RowsChoice) -> int:
-    """Bytes of shared memory, where warps share rows of their own ring."""
-    along, _ = split_reductions(fusion)
-    threads, blocks = choice.threads, choice.blocks
-    rows, warps = block_threads(choice, True) // threads, threads // WARP_THREADS
-    each = [
-        max(4, op.compute_type.bits // 8) * (2 if is_squared_distance(fusion, op) else 1)
-        for op in along
-    ]
-    counts = any(total_type(fusion, op) != op.compute_type for op in along)
-    row, step = row_elements(fusion).constant, width_of(fusion) * threads * blocks
-    counts = counts and (row is None or row % step != 0)
-    return exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)), counts=counts)
-
-
-@remembered
-def reads_again(fusion: Fusion) -> list[Tensor]:
-    return inputs_read_again(fusion, split_reductions(fusion)[0])
-
-
 @remembered
 def has_functions_before_sums(fusion: Fusion) -> bool:
     along, _ = split_reductions(fusion)
@@ -359,19 +241,64 @@ def has_functions_before_sums(fusion: Fusion) -> bool:
     return any(isinstance(op, Pointwise) and op.mode in _FUNCTIONS for op in above)
 
 
-def slots_of(
-    tensors: Sequence[Tensor], fragments: int, width: int, choice: RowsChoice, target: Target
-) -> int:
-    """Fragments that a thread keeps in shared memory, of so many of a row: what fits."""
-    if choice.stages != 1 or not tensors:
-        return 0
-    room = target.limits.smem_block_bytes - EXCHANGE_BYTES
-    most = room // kept_bytes(tensors, width, 1, block_threads(choice, True))
-    return min(most, -(-fragments // (choice.threads * choice.blocks)))
+def is_along(fusion: Fusion) -> bool:
+    """Whether fragments lie along the rows."""
+    return runs_along_row(fusion, split_reductions(fusion)[0][0])
 
 
-def slot_bytes(fusion: Fusion, choice: RowsChoice, target: Target) -> int:
-    tensors, width = reads_again(fusion), width_of(fusion)
-    fragments = -(-row_elements(fusion).bounds()[1] // width)
-    slots = slots_of(tensors, fragments, width, choice, target)
-    return kept_bytes(tensors, width, slots, block_threads(choice, True))
+# ---- what shared memory has
+
+
+@remembered
+def reads_again(fusion: Fusion) -> tuple[Tensor, ...]:
+    """Inputs that the first pass over a row reads, and a later one."""
+    return inputs_read_again(fusion, along_levels(fusion), after=_seen_last(fusion))
+
+
+def _seen_last(fusion: Fusion) -> tuple[Tensor, ...]:
+    """The tensors whose extremes the last pass over a row finds."""
+    return tuple(source.x for _, source in extremes_of(fusion))
+
+
+@remembered
+def ring_inputs(
+    fusion: Fusion, together: Together = frozenset()
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Inputs whose rows a ring may bring, and those that are the same in all rows."""
+    parts = parts_of(fusion)
+    dims, axes = parts.along[0].x.shape, axes_of(fusion)
+    row_axes = [axis for group in axes.reduced for axis in group]
+    row = tuple(n if axis in row_axes else Expr.of(1) for axis, n in enumerate(dims))
+    levels = along_levels(fusion, together)
+    tensors = [op.x for level in levels for op in level] + [op.x for op in parts.columns]
+    tensors += [*_seen_last(fusion), *(t for t in fusion.outputs if t.shape == dims)]
+    found = found_reads(fusion, tensors, len(dims), {op.y for op in parts.along})
+    runs = {
+        t: ways
+        for t, ways in found.items()
+        if t.rank == len(dims) and is_run(t, row_axes) and runs_in_order(t, row_axes)
+    }
+    wide = [axis for axis in row_axes if dims[axis].constant != 1]
+    return (
+        tuple(t for t, w in runs.items() if t.shape == dims and w == {identity_access(t.rank)}),
+        tuple(
+            t
+            for t, ways in runs.items()
+            if t.shape == row and all(w[axis] == ("loop", axis) for w in ways for axis in wide)
+        ),
+    )
+
+
+@remembered
+def axes_of(fusion: Fusion) -> ReducedAxes:
+    """The axes of the rows' elements, as loops go through them."""
+    parts = parts_of(fusion)
+    # What finds a row's extreme may be no reduction of its own.
+    elements = [source for _, source in parts.extremes]
+    sources = (*parts.along, *(source for source in elements if source not in parts.along))
+    return reduced_axes(fusion, sources, axis_order, _counts_short)
+
+
+def _counts_short(fusion: Fusion, found: object) -> bool:
+    """Loops of rows count in 31 bits."""
+    return False

@@ -9,16 +9,16 @@ from ...target import Target
 from .choice import RowsChoice
 from .facts import (
     LEAST_THREADS,
+    exponentials_of,
     has_functions_before_sums,
     is_along,
     reads_again,
     row_elements,
     split_reductions,
-    sums_of_exponentials,
     width_of,
 )
 from .limits import MOST_THREADS, illegal, ring_reasons
-from .tiling import is_shared
+from .records import is_shared
 
 THREADS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
@@ -84,7 +84,7 @@ def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int, target: Target)
     """
     if threads != MOST_THREADS:
         return False
-    if has_functions_before_sums(fusion) and not sums_of_exponentials(fusion):
+    if has_functions_before_sums(fusion) and not exponentials_of(fusion):
         return False
     row = row_elements(fusion).bounds()[1]
     bytes_ = row * sum(max(8, t.type.bits) // 8 for t in reads_again(fusion))

@@ -21,18 +21,15 @@ from typing import Annotated, ClassVar
 
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.totals.group_totals import BlockShape
-from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS
 from ...codegen.walk.fragments import register_words
-from ...dialect.averages import is_summed_in_double
-from ...dialect.fusion import Fusion, remembered
-from ...dialect.op import Op
+from ...dialect.averages import is_summed_in_double, total_type
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ...dialect.ops import Reduction
 from ...dialect.tensor import Tensor, stride_order, text
 from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import REGISTERS_PER_THREAD, Target
-from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Marks, Prediction, Reason
 from ..knob_values import KnobValues
 from ..product.pattern import knob_reason
 from ..surface import (
@@ -45,21 +42,24 @@ from ..surface import (
     too_large_reasons,
 )
 from ..views.reduced import (
+    Together,
     accesses_of,
     after_reasons,
     agreement_reasons,
     counts_whole,
     holds_bytes,
     inputs_read_again,
-    is_squared_distance,
-    means_of_distances,
+    levels_of,
     output_reasons,
     reduced_axes,
     reductions_of,
     runs_along_row,
     sizes_along,
 )
-from .grid_kernel import GridEmitter, GridTiling, l2_bytes
+from .grid_kernel import GridEmitter, l2_bytes
+from .grid_records import GridLayout, GridTiling, GridTotal
+from .records import Load
+from .same_pass import fixed_of, squared_distances
 
 _ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
 _HELD = (0, 1, 2, 3, 4, 6, 8, 10, 12, 13, 14, 16, 20, 22, 24, 25, 26, 27, 32, 40, 48)
@@ -131,7 +131,7 @@ class GridEngine(Engine):
             what = f"inputs without dims {text(first)}"
             reasons.append(pattern_reason(what, "an input of the reduced tensor's dims"))
         has_whole = any(output.shape == first for output in fusion.outputs)
-        if not reasons and not has_whole and _levels(fusion) == 1:
+        if not reasons and not has_whole and len(_levels(fusion)) == 1:
             what = f"outputs without dims {text(first)}, reductions that need no other"
             wanted = "an output of the reduced tensor's dims, or a reduction of what another gives"
             reasons.append(pattern_reason(what, wanted))
@@ -164,7 +164,9 @@ class GridEngine(Engine):
             columns = _threads(target) // rows
             if columns > 1 and columns // 2 >= typical(_kept_fragments(fusion)):
                 continue  # more would have nothing to do
-            for stages, held in product_of(_stages_tried(fusion), reversed(_HELD)):
+            roomy = _most_held(_Choice(rows, 1, 0, 1), fusion, target)
+            tried = [held for held in reversed(_HELD) if held <= roomy]
+            for stages, held in product_of(_stages_tried(fusion), tried):
                 choice = _Choice(rows, held, 0, stages)
                 if not _illegal(choice, fusion, target):
                     most = _most_in_registers(choice, fusion, target)
@@ -179,10 +181,10 @@ class GridEngine(Engine):
         columns = _threads(target) // choice.rows
         groups, slices = _blocks(fusion, choice, target)
         again = bytes_of(_read_again(fusion))
-        kept = choice.held * sum(_slot_bytes(fusion))
-        kept += choice.in_registers * 4 * _register_words(fusion)
-        kept *= target.sm_count * _threads(target)
-        levels = _levels(fusion)
+        kept = choice.in_registers * 4 * _register_words(fusion) * _threads(target)
+        kept += GridLayout(_tiling_of(fusion, choice, target)).slot_bytes
+        kept *= target.sm_count
+        levels = len(_levels(fusion))
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
         moved += levels * max(0, again - kept - l2_bytes(target))
         rate = target.dram_gbs * 1e9 * _SHARE
@@ -195,29 +197,11 @@ class GridEngine(Engine):
 
     # ---- tiling
 
+    def marks(self, fusion: Fusion) -> Marks:
+        return Marks(fixed=fixed_of(fusion))
+
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> GridTiling:
-        reductions, choice = reductions_of(fusion), _Choice.of(knobs)
-        axes = reduced_axes(fusion, reductions, _order_of, counts_whole)
-        smallest = min(_bits(t) for t, _ in accesses_of(fusion, reductions))
-        width = gcd(axes.along(is_row=axes.is_row).known_divisor(), max(1, 128 // smallest))
-        columns = _threads(target) // choice.rows
-        kept = product(
-            n for n, own in zip(reductions[0].y.shape, axes.dims, strict=True) if n == own
-        )
-        fragments = kept // (1 if axes.is_row else width)
-        blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
-        return GridTiling(
-            kept=axes.kept,
-            reduced=axes.reduced,
-            vector_elems=width,
-            along="row" if axes.is_row else "column",
-            rows=choice.rows,
-            columns=columns,
-            held=choice.held,
-            in_registers=choice.in_registers,
-            together=choice.together,
-            is_spread=blocks_of_entry > _FEW_SLICES,
-        )
+        return _tiling_of(fusion, _Choice.of(knobs), target)
 
     # ---- code
 
@@ -230,6 +214,59 @@ def _order_of(fusion: Fusion, reductions: tuple[Reduction, ...]) -> Sequence[int
     whole = [t for t in fusion.inputs if t.shape == reductions[0].x.shape]
     leaf = max(whole, key=lambda t: t.type.bits)
     return stride_order(leaf.shape, leaf.layout)
+
+
+# ---- tiling
+
+
+@remembered_at_sizes
+def _tiling_of(fusion: Fusion, choice: _Choice, target: Target) -> GridTiling:
+    reductions = reductions_of(fusion)
+    axes = reduced_axes(fusion, reductions, _order_of, counts_whole)
+    smallest = min(_bits(t) for t, _ in accesses_of(fusion, reductions))
+    width = gcd(axes.along(is_row=axes.is_row).known_divisor(), max(1, 128 // smallest))
+    columns = _threads(target) // choice.rows
+    kept = product(n for n, own in zip(reductions[0].y.shape, axes.dims, strict=True) if n == own)
+    fragments = kept // (1 if axes.is_row else width)
+    blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
+    places = {tensor: place for place, tensor in enumerate(fusion.inputs)}
+    return GridTiling(
+        kept=axes.kept,
+        reduced=axes.reduced,
+        vector_elems=width,
+        along="row" if axes.is_row else "column",
+        rows=choice.rows,
+        columns=columns,
+        held=choice.held,
+        in_registers=choice.in_registers,
+        together=choice.together,
+        is_spread=blocks_of_entry > _FEW_SLICES,
+        totals=_totals(fusion),
+        again=tuple(Load(places[t], t.type.bits) for t in _read_again(fusion)),
+    )
+
+
+@remembered
+def _totals(fusion: Fusion) -> tuple[GridTotal, ...]:
+    reductions, distances = reductions_of(fusion), squared_distances(fusion)
+    levels = {op: number for number, level in enumerate(_levels(fusion)) for op in level}
+
+    def way(op: Reduction) -> str:
+        if op in distances:
+            return "distances"
+        if op in distances.values():
+            return "mean"
+        return "average" if is_summed_in_double(fusion, op) else ""
+
+    return tuple(
+        GridTotal(
+            levels[op],
+            way(op),
+            reductions.index(distances.get(op, op)),
+            total_type(fusion, op).bits,
+        )
+        for op in reductions
+    )
 
 
 # ---- knobs
@@ -254,7 +291,15 @@ def _illegal(choice: _Choice, fusion: Fusion, target: Target) -> tuple[Reason, .
     most = min(REGISTERS_PER_THREAD, target.limits.registers_sm // threads)
     if (registers := _registers(fusion, choice, target)) > most:
         return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
-    return smem_reasons(_smem_bytes(fusion, choice, target), target)
+    return smem_reasons(GridLayout(_tiling_of(fusion, choice, target)).bytes, target)
+
+
+def _most_held(one: _Choice, fusion: Fusion, target: Target) -> int:
+    """Most fragments that leave the room that shapes had which were timed; one: a choice that holds
+    one."""
+    layout = GridLayout(_tiling_of(fusion, one, target))
+    room = target.limits.smem_block_bytes - layout.roomy_bytes
+    return max(0, room // layout.slot_bytes) if layout.slot_bytes else max(_HELD)
 
 
 def _most_in_registers(choice: _Choice, fusion: Fusion, target: Target) -> int:
@@ -329,19 +374,22 @@ def _fastest(fusion: Fusion) -> Expr:
     return leaf.shape[order[-1]] if order else Expr.of(1)
 
 
+def _read_again(fusion: Fusion) -> tuple[Tensor, ...]:
+    return inputs_read_again(fusion, _levels(fusion), _together(fusion))
+
+
+def _levels(fusion: Fusion) -> tuple[tuple[Reduction, ...], ...]:
+    """The levels of reductions, one after the other; a variance has its mean's."""
+    return levels_of(fusion, reductions_of(fusion), _together(fusion))
+
+
 @remembered
-def _read_again(fusion: Fusion) -> list[Tensor]:
-    return inputs_read_again(fusion, reductions_of(fusion))
+def _together(fusion: Fusion) -> Together:
+    return frozenset(squared_distances(fusion).items())
 
 
 def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
     return _width(fusion) * max(8, tensor.type.bits) // 8
-
-
-@remembered
-def _slot_bytes(fusion: Fusion) -> list[int]:
-    """Bytes of a fragment of each tensor that is read again."""
-    return [_fragment_bytes(fusion, t) for t in _read_again(fusion)]
 
 
 @remembered
@@ -384,47 +432,6 @@ def _fragments_of_thread(fusion: Fusion, choice: _Choice, target: Target) -> int
     reduced = typical(product(sizes_along(reductions_of(fusion)[0])[0]))
     fragments = reduced // _width(fusion) if _is_along(fusion) else reduced
     return fragments // (slices * choice.rows)
-
-
-@remembered
-def _levels(fusion: Fusion) -> int:
-    """The levels of reductions, one after the other; a variance has its mean's."""
-    depths: dict[Op, int] = {}
-    for op in reductions_of(fusion):
-        above = [depths[r] for r in depths if r in fusion.upstream(op.x)]
-        is_variance = bool(above) and is_squared_distance(fusion, op)
-        depths[op] = max(above, default=0) + (0 if is_variance else 1)
-    return max(depths.values())
-
-
-@remembered
-def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
-    """The bits of what threads make parts of; a mean comes with the squared distances from it."""
-    means = means_of_distances(fusion)
-    return [_bits_of_parts(fusion, op) for op in reductions_of(fusion) if op not in means]
-
-
-def _bits_of_parts(fusion: Fusion, op: Reduction) -> tuple[int, ...]:
-    if is_squared_distance(fusion, op):
-        return MOMENTS_BITS
-    if is_summed_in_double(fusion, op):
-        return AVERAGE_BITS
-    return (max(32, op.compute_type.bits),)
-
-
-def _shape(fusion: Fusion, choice: _Choice, target: Target) -> BlockShape:
-    rows = choice.rows
-    return BlockShape(rows, _threads(target) // rows, 1 if _is_along(fusion) else _width(fusion))
-
-
-def _smem_bytes(fusion: Fusion, choice: _Choice, target: Target) -> int:
-    each = sum(_slot_bytes(fusion)) * _threads(target)
-    shape = _shape(fusion, choice, target)
-    # Room for two more numbers beside each mean, without which other shapes would be chosen than
-    # those that were timed.
-    each_mean = 4 * shape.warps * (shape.entries + shape.columns)
-    spare = each_mean * len(means_of_distances(fusion))
-    return shape.smem_bytes(_quantities(fusion)) + spare + each * choice.held
 
 
 def _registers(fusion: Fusion, choice: _Choice, target: Target) -> int:

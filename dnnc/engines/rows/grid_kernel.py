@@ -27,49 +27,23 @@ from ...codegen.region import Access, Region
 from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.grid_barrier import COUNTER_BYTES, GridBarrier
-from ...codegen.totals.group_totals import BlockPlace, BlockShape, GroupTotals, ThreadPlace
+from ...codegen.totals.group_totals import BlockPlace, GroupTotals, ThreadPlace
 from ...codegen.totals.moments import MIDDLE_OF, Distances, Shifted, start_of
-from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS, Average, Moments, Plain, Quantity
-from ...codegen.walk.fragments import Fragments, Slots, fragment_bytes, kept_bytes
+from ...codegen.totals.parts import Average, Moments, Plain, Quantity
+from ...codegen.walk.fragments import Fragments, Slots, fragment_bytes
 from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of, is_reduction
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv, device_dim, maximum, minimum
 from ...target import Target
-from ..views.reduced import read_again, reads_of_passes, region_levels
+from ..views.reduced import reads_of_passes
+from .grid_records import GridLayout, GridTiling
 
 _ZERO = Index.of(0)
 # Of 16 to 43 MB of an H100's 50 MB, a batch norm of 103 MB took least with 30 to 35.
 _L2_SHARE = 0.65
 _UNTOLD_L2_SHARE = 0.38  # of it, what is found of what was read last, without hints
-
-
-@dataclass(frozen=True)
-class GridTiling:
-    """The tiling that `dnn.tile` says.
-
-    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
-    along: "row" if fragments lie along the reduced axes, else "column".
-    rows, columns: of a block's threads.
-    held, in_registers: fragments of each input that a thread keeps in shared memory, in registers.
-    together: fragments that a thread loads before it uses the first.  is_spread: see `GroupTotals`.
-    """
-
-    kept: tuple[tuple[int, ...], ...]
-    reduced: tuple[tuple[int, ...], ...]
-    vector_elems: int
-    along: str
-    rows: int
-    columns: int
-    held: int
-    in_registers: int
-    together: int
-    is_spread: bool
-
-    @property
-    def threads(self) -> int:
-        return self.rows * self.columns
 
 
 def slices_of(groups: Expr, sm_count: int) -> Expr:
@@ -96,15 +70,16 @@ class GridEmitter:
         t, region = self.tiling, self.region
         reductions = [op for op in region.generics() if is_reduction(op)]
         self.dims = region.dims_of(inputs_of(reductions[0])[0])
-        found = moments.squared_distances(region)
-        alone = {
-            op: mean
-            for op in reductions
-            if reduce.is_wide(op) and (mean := moments.average_alone(region, op))
+        totals = dict(zip(reductions, t.totals, strict=True))
+        self.distances = {
+            op: reductions[total.of] for op, total in totals.items() if total.way == "distances"
         }
-        self.distances = {op: of for op, of in found.items() if of in alone}
-        self.averages = {op: m for op, m in alone.items() if op not in self.distances.values()}
-        self.levels = region_levels(region, reductions, self.distances)
+        averages = [op for op, total in totals.items() if total.way == "average"]
+        self.averages = {op: moments.mean_of(op) for op in averages}
+        self.levels = [
+            [op for op, total in totals.items() if total.level == level]
+            for level in range(t.levels)
+        ]
         self.is_row = t.along == "row"
         width = t.vector_elems
         self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
@@ -125,23 +100,10 @@ class GridEmitter:
     # ---- the parts that blocks leave, by level
 
     def _name_parts(self) -> None:
-        most = maximum(self.groups, self.output.target.sm_count)
+        t, most = self.tiling, maximum(self.groups, self.output.target.sm_count)
         self.parts = [
-            self.output.workspace(
-                f"parts{i}", most * self.shape.global_bytes(self.quantities(level))
-            )
-            for i, level in enumerate(self.levels)
-        ]
-
-    def quantities(self, level: Sequence[Any]) -> list[tuple[int, ...]]:
-        """The bits of what threads make parts of."""
-        return [
-            MOMENTS_BITS
-            if op in self.distances
-            else AVERAGE_BITS
-            if op in self.averages
-            else (op.results[0].type.element_type.width,)
-            for op in self.summed(level)
+            self.output.workspace(f"parts{i}", most * t.shape.global_bytes(t.quantities(i)))
+            for i in range(t.levels)
         ]
 
     def summed(self, level: Sequence[Any]) -> list[Any]:
@@ -149,14 +111,9 @@ class GridEmitter:
         distances from it."""
         return [op for op in level if op not in self.distances.values()]
 
-    @property
-    def shape(self) -> BlockShape:
-        t = self.tiling
-        return BlockShape(t.rows, t.columns, 1 if self.is_row else t.vector_elems)
-
-    @property
-    def exchange_bytes(self) -> int:
-        return max(self.shape.smem_bytes(self.quantities(level)) for level in self.levels)
+    @cached_property
+    def layout(self) -> GridLayout:
+        return GridLayout(self.tiling)
 
     # ---- what is read
 
@@ -166,13 +123,15 @@ class GridEmitter:
 
     @cached_property
     def again(self) -> list[tuple[Any, Tensor]]:
-        return read_again(self.region, self.read_by_passes)
+        """The arguments that are read in the first pass and again later, element by element."""
+        arguments = list(self.region.arguments.items())
+        return [arguments[load.argument] for load in self.tiling.again]
 
     @cached_property
     def pinned(self) -> int:
         """Fragments of a thread that L2 is told to keep."""
         t, target = self.tiling, self.output.target
-        of_thread = sum(fragment_bytes(tensor, t.vector_elems) for _, tensor in self.again)
+        of_thread = sum(fragment_bytes(load.bits, t.vector_elems) for load in t.again)
         return l2_bytes(target) // (target.sm_count * t.threads * max(1, of_thread))
 
 
@@ -197,9 +156,7 @@ class _Block:
         self._take_slice()
         counter = ops.gep(counters, self.group, ops.i32_type())
         self.barrier = GridBarrier(counter, kernel.size(grid.slices))
-        tensors = [tensor for _, tensor in grid.again]
-        slots = kept_bytes(tensors, self.width, t.held, t.threads)
-        self.memory = kernel.dynamic_shared(grid.exchange_bytes + slots)
+        self.memory = kernel.dynamic_shared(grid.layout.bytes)
         self.leaves: dict[Any, Any] = dict(grid.region.leaves(kernel))
         self.walk = Walk(kernel, self.leaves, grid.region.symbols)
         full = tuple(grid.dims)
@@ -231,7 +188,7 @@ class _Block:
     def fragments(self) -> Fragments:
         """This thread's."""
         t, grid = self.tiling, self.grid
-        slots = byte_pointer(self.memory, grid.exchange_bytes)
+        slots = byte_pointer(self.memory, grid.layout.exchange_bytes)
         has_hints = SecondCache.is_of(grid.output.target)
         return Fragments(
             self.walk, self.width, self.at, self.count, grid.again,
@@ -258,7 +215,7 @@ class _Block:
             summed = self.grid.summed(level)
             for op, found in zip(summed, self._totals(number, level, parts), strict=True):
                 if op in self.grid.distances:
-                    self.leaves[moments.mean_of(op)] = reduce.Total(found[0])
+                    self.leaves[moments.mean_of(self.grid.distances[op])] = reduce.Total(found[0])
                 made = self.grid.averages.get(op, op.results[0])
                 self.leaves[made] = reduce.Total(found[-1])
         self._store_of_kept()
@@ -349,7 +306,8 @@ class _Block:
         quantities = [self._quantity(op) for op in self.grid.summed(level)]
         kernel, grid = self.kernel, self.grid
         exchange = GroupTotals(
-            grid.shape, quantities, ThreadPlace(self.thread, self.row, self.column), self.memory,
+            self.tiling.shape, quantities,
+            ThreadPlace(self.thread, self.row, self.column), self.memory,
             kernel.workspace(grid.parts[number], is_exclusive=False),
             BlockPlace(self.slice, kernel.size(grid.slices), self.group, kernel.size(grid.groups)),
             self._count_of, self.barrier,

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.scalars.matching import are_short
 from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
 from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of
 from . import extremes
-from .tiling import Place
+from .region import Place
 
 _ZERO = Index.of(0)
 
@@ -101,7 +100,7 @@ class Group:
     ) -> Any:
         """This thread's part of a total."""
         is_exact = self.rows.is_exact(op)
-        if is_exact or self.is_of_short(op):
+        if is_exact or self.rows.is_short(op):
             values = [
                 reduce.where_inside(i, self.walk.value(inputs_of(op)[0], at, self.width), op)
                 for at, i in zip(places, inside, strict=True)
@@ -115,10 +114,6 @@ class Group:
         return total
 
     # ---- what other ways through a row share
-
-    def is_of_short(self, op: Any) -> bool:
-        """Whether a total of f64 is of elements of few digits."""
-        return reduce.is_wide(op) and are_short(inputs_of(op)[0])
 
     @stretch("load")
     def load_all(self, places: Sequence[Any], *, only_of_rows: bool = False) -> None:

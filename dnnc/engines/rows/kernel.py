@@ -22,14 +22,14 @@ from ...codegen.hopper import cluster
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
-from ...codegen.walk.fragments import kept_bytes
 from ...expr import Expr, minimum
 from ...mlir import nvvm
 from . import extremes
 from . import ring as rows_ring
 from .columns import ColumnSums
+from .records import RowsTiling
+from .region import Place, Rows
 from .ring import RingKernel
-from .tiling import Place, Rows, RowsTiling
 from .together import Together, one_group
 
 
@@ -84,13 +84,11 @@ class RowsEmitter:
             self._emit_rings(place, number)
             return
         if t.slots:
-            tensors = [tensor for _, tensor in self.rows.again]
-            bytes_ = kept_bytes(tensors, t.vector_elems, t.slots, t.threads)
-            place.memory = kernel.dynamic_shared(bytes_)
+            place.memory = kernel.dynamic_shared(self.rows.layout.dynamic_bytes)
         if t.cluster > 1:
             cluster.arrive()
         if t.blocks:
-            loop = Together(place, number, self._clusters, self._later)
+            loop = Together(place, number, self._clusters)
             self._finish(place, loop.go(), number, loop.memory, ops.barrier)
         else:
             sums = one_group(place, number, 0, {}, extremes.sums_of_nothing(self.rows))
@@ -99,7 +97,7 @@ class RowsEmitter:
             cluster.wait()  # no block ends while others write to it
 
     def _emit_rings(self, place: Place, number: Any) -> None:
-        ring = RingKernel(place, number, self._clusters, self._later)
+        ring = RingKernel(place, number, self._clusters)
 
         def finish(sums: Sequence[Any], barrier: Callable[[], None]) -> None:
             self._finish(place, sums, number, ring.memory, barrier)
@@ -122,11 +120,6 @@ class RowsEmitter:
             self.sums.store(place, sums, number, memory, barrier)
         elif self.rows.extremes:
             extremes.store(place, sums, barrier)
-
-    @property
-    def _later(self) -> int:
-        """Bytes of shared memory that are needed when all rows are done."""
-        return self.sums.bytes if self.sums else 0
 
     @property
     def _clusters(self) -> Any:

@@ -15,23 +15,22 @@ from .choice import RowsChoice
 from .facts import (
     EXCHANGE_BYTES,
     LEAST_THREADS,
+    MOST_ACROSS,
     block_threads,
-    dynamic_bytes,
     held_of,
     is_along,
     launched_threads,
-    part_elements,
     reads_again,
     registers_of,
     ring_inputs,
     row_elements,
     split_reductions,
-    static_bytes,
 )
+from .shared_layout import SharedLayout
+from .tiling import tiling_of
 
 MOST_THREADS = 1024  # of a block
 _QUARTER = 4 * WARP_THREADS  # a block's warps, rounded up to as many in each quarter
-MOST_ACROSS = 64  # threads that share a row, where fragments lie across rows
 
 Reasons = tuple[Reason, ...]
 
@@ -107,16 +106,19 @@ def _registers(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
 
 
 def _shared_memory(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
-    if (needed := static_bytes(fusion, choice)) > STATIC_SMEM_BYTES:
+    layout = SharedLayout(tiling_of(fusion, choice, target))
+    if (needed := layout.static_bytes) > STATIC_SMEM_BYTES:
         totals = len(split_reductions(fusion)[0])
         what = f"{needed} bytes of shared memory for the totals of {totals} reductions"
         return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
-    count = max(1, choice.resident)
-    needed += dynamic_bytes(fusion, choice, target)
+    count, needed = max(1, choice.resident), layout.bytes
+    if needed <= target.limits.smem_block_bytes < layout.assembled_bytes:
+        what = f"{layout.assembled_bytes} bytes of shared memory, in whole lines"
+        return (knob_reason(what, f"at most {target.limits.smem_block_bytes} on {target}"),)
     if (needed + 1024) * count > target.limits.smem_sm_bytes:
         what = f"{needed} bytes of shared memory for each of {count} blocks"
         return (knob_reason(what, f"{target.limits.smem_sm_bytes} in all"),)
-    return smem_reasons(needed, target)
+    return smem_reasons(max(needed, layout.columns_bytes), target)
 
 
 def _ring(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
@@ -125,15 +127,16 @@ def _ring(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
     if not stages:
         return ()
     if stages == 1:
-        fits = static_bytes(fusion, choice) <= EXCHANGE_BYTES
-        if along and not choice.held and reads_again(fusion) and fits:
+        exchanged = SharedLayout(tiling_of(fusion, choice, target)).static_bytes
+        is_again = along and not choice.held and bool(reads_again(fusion))
+        if is_again and exchanged <= EXCHANGE_BYTES:
             return ()
         what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={choice.held}"
         return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
     if reasons := ring_reasons(stages, fusion, target):
         return reasons
     if choice.has_own_rings:
-        return _own_rings(choice, fusion)
+        return _own_rings(choice, fusion, target)
     rows = block_threads(choice, along) // choice.threads
     if not choice.resident or choice.blocks > 1 or rows > MOST_ROWS:
         what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
@@ -150,11 +153,12 @@ def ring_reasons(stages: int, fusion: Fusion, target: Target) -> Reasons:
     return ()
 
 
-def _own_rings(choice: RowsChoice, fusion: Fusion) -> Reasons:
+def _own_rings(choice: RowsChoice, fusion: Fusion, target: Target) -> Reasons:
     if not (choice.resident and choice.held):
         what = f"KERNEL_CFG=2 with CTA_COUNT={choice.resident}"
         return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
-    part, least = part_elements(fusion, choice), row_elements(fusion).bounds()[0]
+    part = tiling_of(fusion, choice, target).memory.elements
+    least = row_elements(fusion).bounds()[0]
     if (choice.blocks - 1) * part >= least:
         what = f"TILE_CGA={choice.blocks}, {part} elements of each block, rows of {least}"
         return (knob_reason(what, "rows of which every block has some"),)

@@ -12,7 +12,7 @@ from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.totals import reduce
 from ...codegen.walk.region_walk import Walk, inputs_of
 from .group import Group
-from .tiling import Place
+from .region import Place
 
 
 class RereadGroup(Group):
@@ -59,7 +59,7 @@ class RereadGroup(Group):
     def parts(self, level: Sequence[Any], fragments: Sequence[Any] | None = None) -> list[Any]:
         """This thread's parts of a level's totals."""
         combines = self.combines(level)
-        short = {op for op in level if self.rows.is_row and self.is_of_short(op)}
+        short = {op for op in level if self.rows.is_row and self.rows.is_short(op)}
         found: dict[Any, list[Any]] = {op: [] for op in level}
         for at, is_inside, walk in fragments or self.fragments():
             for op, combine in zip(level, combines, strict=True):

@@ -24,23 +24,22 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import cluster, mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor, Pipeline
-from ...codegen.memory.row_ring import RowPart, RowRing, is_run, ring_bytes, runs_in_order
+from ...codegen.memory.row_ring import RowPart, RowRing
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
-from ...codegen.region import identity_access
 from ...codegen.state import loop
 from ...codegen.stretch import stretch
 from ...codegen.totals.totals_ahead import TotalsAhead
 from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
 from ...dialect.tensor import Tensor
-from ...expr import Expr, ceildiv
+from ...expr import ceildiv
 from ...mlir import nvvm
 from ...target import WARP_THREADS
 from . import extremes
+from .region import Place
 from .reread import RingGroup
-from .shared import SharedGroup, elements_of_warp, has_counts, part_types
-from .tiling import Place, Rows
+from .shared import SharedGroup, elements_of_warp, part_types
 
 PRODUCER_THREADS = WARP_THREADS
 _WORKERS = 1  # named barrier of those that work on rows; 0 is the block's
@@ -66,99 +65,39 @@ class SharedRows:
     sums: Sequence[Any]
 
 
-def memory_bytes(
-    whole: Sequence[Tensor],
-    vectors: Sequence[Tensor],
-    elements: int,
-    rows: int,
-    stages: int,
-    later: int,
-) -> int:
-    """Dynamic shared memory of a block.
-
-    elements: of a row's part, at most.  later: bytes that are needed when all rows are done.
-    """
-    barriers = rows * Pipeline.barrier_bytes(stages) + Pipeline.barrier_bytes(1)
-    data = ring_bytes(whole, elements, rows, stages) + ring_bytes(vectors, elements, 1, 1)
-    return max(data, later) + barriers
-
-
-def staged(rows: Rows) -> list[Any]:
-    """The arguments whose rows come through the ring."""
-    whole = {identity_access(len(rows.dims))}
-    return [
-        value
-        for value, accesses in rows.leaf_accesses.items()
-        if accesses == whole
-        and rows.region.arguments[value].shape == tuple(rows.dims)
-        and _is_packed(rows, rows.region.arguments[value])
-    ]
-
-
-def shared_vectors(rows: Rows) -> list[Any]:
-    """The arguments that are the same in all rows, of an element for each of a row."""
-    return [
-        value
-        for value, accesses in rows.leaf_accesses.items()
-        if _is_vector(rows, rows.region.arguments[value])
-        and all(("loop", axis) == a[axis] for a in accesses for axis in _wide(rows))
-    ]
-
-
-def _wide(rows: Rows) -> list[int]:
-    return [axis for axis in rows.row_axes if rows.dims[axis].constant != 1]
-
-
-def _is_vector(rows: Rows, tensor: Tensor) -> bool:
-    if tensor.rank != len(rows.dims):
-        return False
-    dims = [n if axis in rows.row_axes else Expr.of(1) for axis, n in enumerate(rows.dims)]
-    return tensor.shape == tuple(dims) and _is_packed(rows, tensor)
-
-
-def _is_packed(rows: Rows, tensor: Tensor) -> bool:
-    return is_run(tensor, rows.row_axes) and runs_in_order(tensor, rows.row_axes)
-
-
 @dataclass
 class RingKernel:
     """One kernel whose rows come through a ring.
 
     place: the thread's.  number: the block's, or cluster's, among so many `clusters`.
-    later: bytes of `memory` that are needed when all rows are done.
     """
 
     place: Place
     number: Any
     clusters: Any
-    later: int
 
     def __post_init__(self) -> None:
         rows, kernel, t = self.place.rows, self.place.kernel, self.place.rows.tiling
         self.kernel, self.rows, self.tiling = kernel, rows, t
         self.is_shared = t.meets_ahead
-        self.values, self.vectors = staged(rows), shared_vectors(rows)
+        self.values, self.vectors = map(rows.arguments, (t.memory.ring, t.memory.vectors))
         self.part = self._part()
-        warps = t.threads // WARP_THREADS
-        self.units = 1 if self.is_shared else warps
+        self.units = t.units
         unit = 0 if self.is_shared else ops.thread_id() >> 5
         self.place = replace(self.place, warp=None if self.is_shared else unit)
         self.group_rows = self.place.group_rows
         self.count = kernel.size(ceildiv(rows.kept.fragments, self.group_rows))
         whole, vectors = self._tensors(self.values), self._tensors(self.vectors)
-        most = self.part.most
-        bytes_ = memory_bytes(whole, vectors, most, t.rows, t.stages, self.later)
-        self.memory = kernel.dynamic_shared(bytes_)
-        of_unit = ring_bytes(whole, most, self.group_rows, t.stages)
-        of_vectors = ring_bytes(vectors, most, 1, 1)
-        barriers = byte_pointer(self.memory, max(self.units * of_unit + of_vectors, self.later))
+        layout = rows.layout
+        self.memory = kernel.dynamic_shared(layout.dynamic_bytes)
+        barriers = byte_pointer(self.memory, layout.barriers)
         barrier_bytes = Pipeline.barrier_bytes(t.stages)
         self.ring = self._ring(
-            whole, self.group_rows, t.stages, byte_pointer(self.memory, unit * of_unit),
+            whole, self.group_rows, t.stages, byte_pointer(self.memory, unit * layout.unit_bytes),
             byte_pointer(barriers, unit * barrier_bytes),
         )  # fmt: skip
         self.ring_of_vectors = self._ring(
-            vectors, 1, 1, byte_pointer(self.memory, self.units * of_unit),
+            vectors, 1, 1, byte_pointer(self.memory, layout.vectors),
             byte_pointer(barriers, self.units * barrier_bytes),
         )  # fmt: skip
         self.ahead = TotalsAhead(
@@ -171,11 +110,10 @@ class RingKernel:
 
     def _part(self) -> RowPart:
         """The elements of each row that this block works on."""
-        t, reduced = self.tiling, self.rows.reduced
-        row = self.rows.row_elements
+        t, row = self.tiling, self.rows.row_elements
+        most = t.memory.elements
         if t.cluster == 1:
-            return RowPart(0, self.kernel.size(row), row.bounds()[1])
-        most = t.held * t.row_threads * reduced.width
+            return RowPart(0, self.kernel.size(row), most)
         first = self.place.rank * most
         left = self.kernel.size(row) - first
         return RowPart(first, ops.minimum(left, most), most)
@@ -223,7 +161,7 @@ class RingKernel:
         lane = thread & (WARP_THREADS - 1)
         if self.is_shared:
             self.ahead.reserve([part_types(self.rows, level) for level in self.rows.levels])
-            if has_counts(self.rows):
+            if self.tiling.totals.counts:
                 self.ahead.count_parts(lambda warp: elements_of_warp(self.place, warp))
         is_first = ops.compare("eq", thread, 0)
         with ops.if_(is_first if self.is_shared else lane.eq(0)):

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...codegen import ops
-from ...codegen.scalars.matching import F32_DIGITS, digits_of
 from ...codegen.scalars.math import rcp
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.moments import Shifted
@@ -24,8 +23,9 @@ from ...codegen.walk.region_walk import inputs_of
 from ...mlir import arith, ir
 from ...mlir import math as mlir_math
 from ...target import REGISTERS_PER_THREAD, WARP_THREADS
+from .region import Place, Rows
 from .reread import RingGroup
-from .tiling import Place, Rows
+from .same_pass import F32_DIGITS
 
 _QUARTERS = 4  # of an SM, each with its registers
 _OTHERS = 48  # registers beside the elements that a thread holds
@@ -41,14 +41,8 @@ def _type_given(op: Any) -> Any:
 
 
 def _numbers(rows: Rows, op: Any) -> int:
-    """The numbers of a part of a reduction: squared distances need the sum of the distances too."""
-    return 2 if op in rows.distances else 1
-
-
-def has_counts(rows: Rows) -> bool:
-    """Whether warps have to know how many elements others have of a row."""
-    is_wide = any(reduce.is_wide(op) for level in rows.levels for op in level)
-    return is_wide and not rows.tiling.is_whole
+    """The numbers of a part of a reduction."""
+    return len(rows.tiling.parts_of(rows.totals[op]))
 
 
 def elements_of_warp(place: Place, warp: Any) -> Any:
@@ -100,7 +94,8 @@ class SharedGroup(RingGroup):
 
     def total_of_short(self, op: Any, sums: Sequence[Any], combine: reduce.Combine) -> Any:
         """In f32 where that has the sum of a thread's elements, if they are alike."""
-        digits = digits_of(inputs_of(op)[0]) + (self.tiling.held * self.width - 1).bit_length()
+        elements = self.tiling.held * self.width
+        digits = self.rows.totals[op].digits + (elements - 1).bit_length()
         if digits <= F32_DIGITS:
             return reduce.together(combine, sums)
         return super().total_of_short(op, sums, combine)
@@ -224,7 +219,7 @@ class SharedGroup(RingGroup):
     def _squares(self, op: Any, parts: RowParts, means: int, own: int, total: Any) -> Any:
         """The squared distances from the row's mean, by those from each warp's."""
         of = self.rows.distances[op]
-        mean = total if of in self.rows.means else moments.average(self.walk, op, total)
+        mean = total if of in self.rows.means else moments.average(self.walk, of, total)
         values = [parts.values(i) for i in (means, own, own + 1)]
         squares = [
             moments.squares_about(mean, part, self._elements(warp))

@@ -85,7 +85,7 @@ class StreamedGroup(Group):
         sums = [other for other, of in self.rows.exponentials.items() if of == op]
         if sums:
             return RunningSum(self.walk, sums[0], combine, self.width)
-        is_short, is_exact = self.is_of_short(op), self.rows.is_exact(op)
+        is_short, is_exact = self.rows.is_short(op), self.rows.is_exact(op)
         total = ThreadTotal(op, combine, self.width, is_row, is_short, is_exact)
         if op not in self.rows.distances.values():
             return total
@@ -112,7 +112,7 @@ class StreamedGroup(Group):
         """This thread's squared distances from the row's mean, by its own moments."""
         count, place, rest, squares = part
         total = self.leaves[self.rows.distances[op].results[0]].value
-        whole = moments.average(self.walk, op, total)
+        whole = moments.average(self.walk, self.rows.distances[op], total)
         off = arith.SubFOp(place, whole).result
         off = arith.AddFOp(off, rest).result
         return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result

@@ -16,7 +16,7 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.hopper import mbarrier, tma
 from ...codegen.hopper.pipeline import Cursor
-from ...codegen.memory.row_ring import RowPart, RowRing, ring_bytes
+from ...codegen.memory.row_ring import RowPart, RowRing
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.memory.tensors import GlobalTensor
 from ...codegen.state import loop
@@ -26,10 +26,10 @@ from ...codegen.walk.loops import coordinates_of
 from ...target import WARP_THREADS
 from . import extremes
 from .group import Group
+from .region import Place
 from .reread import RereadGroup
-from .ring import SharedRows, memory_bytes, staged
+from .ring import SharedRows
 from .streamed import StreamedGroup
-from .tiling import Place
 
 
 def one_group(
@@ -56,34 +56,30 @@ class Together:
     """The loop of a block over its groups of rows.
 
     place: the thread's.  number: the block's, or cluster's, among so many `clusters`.
-    later: bytes of `memory` that are needed when all rows are done.
-    memory: !llvm.ptr<3>, of those, and of the ring; None: of nothing.
+    memory: !llvm.ptr<3>, of sums of columns, and of the ring; None: of nothing.
     """
 
     place: Place
     number: Any
     clusters: Any
-    later: int
 
     def __post_init__(self) -> None:
         rows, kernel, t = self.place.rows, self.place.kernel, self.place.rows.tiling
         self.rows, self.kernel, self.tiling = rows, kernel, t
         self.count = kernel.size(rows.groups)
-        self.values = staged(rows) if t.stages else []
-        self.memory = kernel.dynamic_shared(self.later) if self.later and not self.values else None
+        self.values = rows.arguments(t.memory.ring)
+        bytes_ = rows.layout.dynamic_bytes
+        self.memory = kernel.dynamic_shared(bytes_) if bytes_ and not t.slots else None
         self.ring = self._ring() if self.values else None
 
     def _ring(self) -> RowRing:
         t, elements = self.tiling, self.rows.row_elements
-        part = RowPart(0, self.kernel.size(elements), elements.bounds()[1])
+        part = RowPart(0, self.kernel.size(elements), t.memory.elements)
         tensors = [self.rows.region.arguments[value] for value in self.values]
         sources = [GlobalTensor(self.kernel, tensor) for tensor in tensors]
-        bytes_ = memory_bytes(tensors, [], part.most, t.rows, t.stages, self.later)
-        self.memory = self.kernel.dynamic_shared(bytes_)
-        data = max(ring_bytes(tensors, part.most, t.rows, t.stages), self.later)
         return RowRing(
             self.kernel, sources, self.rows.row_axes, t.rows, t.stages, part, self._row_at,
-            self.memory, byte_pointer(self.memory, data),
+            self.memory, byte_pointer(self.memory, self.rows.layout.barriers),
         )  # fmt: skip
 
     def _row_at(self, group: Any, row: Any) -> list[Coordinate]:

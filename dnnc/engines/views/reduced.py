@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ...codegen.region import Access, Reached, Region, identity_access, loop_groups, read_values
+from ...codegen.region import Access, Reached, Region, identity_access, loop_groups
 from ...codegen.walk.region_walk import inputs_of
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import Pointwise, Reduction
+from ...dialect.ops import Reduction
 from ...dialect.tensor import Tensor, stride_order, text
 from ...errors import Status
 from ...expr import Expr, product
@@ -28,24 +28,6 @@ def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
 @remembered
 def reductions_of(fusion: Fusion) -> tuple[Reduction, ...]:
     return tuple(op for op in fusion.ops if is_reduction_op(op))
-
-
-def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
-    """Whether it looks like a sum of (x - mean)^2; see `codegen.totals.moments` for what is one."""
-    square = fusion.producers.get(op.x)
-    if op.mode == "norm2":
-        return isinstance(square, Pointwise) and square.mode == "sub"
-    if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
-        return False
-    centred = fusion.producers.get(square.operands[0])
-    return isinstance(centred, Pointwise) and centred.mode == "sub"
-
-
-def means_of_distances(fusion: Fusion) -> set[Op]:
-    """The averages that squared distances look like being from."""
-    distances = [op for op in reductions_of(fusion) if is_squared_distance(fusion, op)]
-    above = {op for distance in distances for op in fusion.upstream(distance.x)}
-    return set[Op](op for op in above if isinstance(op, Reduction) and op.mode == "avg")
 
 
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
@@ -225,50 +207,44 @@ def reduced_axes(
     )
 
 
-def region_levels(
-    region: Region, reductions: Sequence[Any], together: Mapping[Any, Any] | None = None
-) -> list[list[Any]]:
-    """The reductions by how many of them, one after the other, they need.
-
-    together: a reduction -> another one, at whose level it is computed whatever it needs.
-    """
-    made = set(reductions)
-    depths: dict[Any, int] = {}
-    below: dict[Any, int] = {}  # value -> the depth of the deepest reduction that it needs
-    for op in region.generics():  # in the order of the function, each after those it needs
-        depth = max((below.get(value, 0) for value in read_values(op)), default=0)
-        below |= dict.fromkeys(op.results, depth)
-        if op in made:
-            depths[op] = depths[together[op]] if together and op in together else 1 + depth
-            below[op.results[0]] = depths[op]
-    return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+# Pairs of a reduction and another one, in whose pass it is found.
+Together = frozenset[tuple[Reduction, Reduction]]
 
 
 @remembered
-def arguments_read_again(
-    fusion: Fusion, reductions: tuple[Reduction, ...], after: tuple[Tensor, ...] = ()
+def levels_of(
+    fusion: Fusion, reductions: tuple[Reduction, ...], together: Together = frozenset()
+) -> tuple[tuple[Reduction, ...], ...]:
+    """The reductions by how many of them, one after the other, they need; together: those that are
+    computed at another one's level whatever they need."""
+    other, depths = dict(together), dict[Op, int]()
+    for op in reductions:
+        above = [depths[r] for r in fusion.sources(op.x) if r in depths]
+        depths[op] = depths[other[op]] if op in other else 1 + max(above, default=0)
+    return tuple(
+        tuple(op for op in reductions if depths[op] == d) for d in sorted({*depths.values()})
+    )
+
+
+@remembered
+def inputs_read_again(
+    fusion: Fusion,
+    levels: tuple[tuple[Reduction, ...], ...],
+    together: Together = frozenset(),
+    after: tuple[Tensor, ...] = (),
 ) -> tuple[Tensor, ...]:
     """Inputs that the first pass over a row reads and a later one again, element by element.
 
-    after: what the last pass goes through beside outputs.
+    together: reductions that go over another one's input.  after: what the last pass goes through
+    beside outputs.
     """
-    dims, stop = reductions[0].x.shape, {op.y for op in reductions}
-    depths: dict[Op, int] = {}
-    for op in reductions:
-        above = [depths[r] for r in reductions if r in depths and r in fusion.upstream(op.x)]
-        depths[op] = 1 + max(above, default=0)
-    passes = [[op.x for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+    other, dims = dict(together), levels[0][0].x.shape
+    stop = {op.y for level in levels for op in level}
+    passes = [[other.get(op, op).x for op in level] for level in levels]
     passes.append([*(t for t in fusion.outputs if t.shape == dims), *after])
     reads: list[dict[Tensor, set[Access]]] = []
     for group in passes:
-        found: dict[Tensor, set[Access]] = {}
-        seen: accesses.Reached = set()
-        for tensor in group:
-            whole = identity_access(len(dims))
-            for leaf, at in accesses.accesses(fusion, tensor, whole, stop.__contains__, seen):
-                if leaf not in fusion.producers:
-                    found.setdefault(leaf, set()).add(at)
-        reads.append(found)
+        reads.append(found_reads(fusion, group, len(dims), stop))
     first, *later = reads
     return tuple(
         tensor
@@ -279,16 +255,19 @@ def arguments_read_again(
     )
 
 
-def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[Tensor]:
-    """Inputs that the first pass over what is reduced and a later one read."""
-    above = {op for r in reductions for op in fusion.upstream(r.x)}
-    return [
-        t
-        for t in fusion.inputs
-        if t.shape == reductions[0].x.shape
-        and t.type.kind != "b"
-        and any(t in op.read_operands for op in (*reductions, *above))
-    ]
+def found_reads(
+    fusion: Fusion, tensors: Sequence[Tensor], rank: int, stop: Collection[Tensor]
+) -> dict[Tensor, set[Access]]:
+    """The inputs that elements of some tensors of a rank come from -> how each is addressed; stop:
+    tensors that nothing is looked for behind."""
+    found: dict[Tensor, set[Access]] = {}
+    seen: accesses.Reached = set()
+    for tensor in tensors:
+        whole = identity_access(rank)
+        for leaf, at in accesses.accesses(fusion, tensor, whole, stop.__contains__, seen):
+            if leaf not in fusion.producers:
+                found.setdefault(leaf, set()).add(at)
+    return found
 
 
 def reads_of_passes(
@@ -319,20 +298,6 @@ def reads_of_passes(
                     found.setdefault(leaf, set()).add(access)
         passes.append(found)
     return passes
-
-
-def read_again(
-    region: Region, passes: Sequence[Mapping[Any, set[Access]]]
-) -> list[tuple[Any, Tensor]]:
-    """The arguments that are read in the first pass and again later, element by element."""
-    first, *later = passes
-    found = [
-        (value, region.arguments[value])
-        for value, accesses in first.items()
-        if accesses == {identity_access(region.arguments[value].rank)}
-        and any(value in reads for reads in later)
-    ]
-    return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
 
 
 def counts_whole(fusion: Fusion, found: Sequence[tuple[Tensor, Access]]) -> bool:

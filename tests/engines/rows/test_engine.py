@@ -10,7 +10,7 @@ from dnnc import dtypes
 from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines.rows import facts, streamed
+from dnnc.engines.rows import streamed, tiling
 from dnnc.engines.rows.engine import ROWS, split_reductions
 from dnnc.options import Options
 from dnnc.target import of
@@ -339,7 +339,7 @@ def test_rows_stay_in_shared_memory(threads, more):
 
 
 def test_rows_that_do_not_fit_shared_memory_are_read_from_where_they_are(monkeypatch):
-    monkeypatch.setattr(facts, "EXCHANGE_BYTES", (227 << 10) - 3 * 128 * 16)
+    monkeypatch.setattr(tiling, "EXCHANGE_BYTES", (227 << 10) - 3 * 128 * 16)
     knobs = {**SLOTS, "TILE_COLS": 128}
     for g in (layernorm(3, 8192 + 8), softmax([2, 8192], [1], io=dtypes.f32)):
         plan = run(g, knobs=knobs)
