@@ -50,6 +50,23 @@ def test_a_table_of_packed_sequences_takes_shared_memory(sequences, fits):
     check(g.graph, engine, fusion, knobs if fits else {**knobs, "STAGES": 2}, target)
 
 
+@pytest.mark.parametrize(("sums", "fits"), [(3, True), (4, False)])
+def test_reductions_at_an_exit_take_shared_memory(sums, fits):
+    """99 KiB hold three stages of 32, and 1 KiB for each of three sums of columns."""
+    g = dnnc.pygraph("sums", io_data_type="f16", intermediate_data_type="f32")
+    y = g.matmul(g.tensor([1, 256, 128]), g.tensor([1, 128, 256]))
+    for number in range(sums):
+        total = g.reduction(g.mul(y, 1.5 + number), "add").set_dim([1, 1, 256])
+        total.set_output().set_data_type("f32")
+    finalized = g.graph.finalize()
+    (fusion,) = partition(finalized, [finalized.live_ops])
+    knobs = {"TILE_M": 128, "TILE_N": 128, "TILEK": 64, "STAGES": 3}
+    engine, target = engine_named("matmul_sm80"), of("sm_120")
+    assert not engine.supports(fusion, target)
+    assert (not engine.legal(knobs, fusion, target)) == fits
+    check(g.graph, engine, fusion, knobs if fits else {**knobs, "STAGES": 2}, target)
+
+
 def of_a_number(name):
     """A product or a convolution one of whose operands is a number of the graph."""
     g = dnnc.pygraph("number", io_data_type="f16", intermediate_data_type="f32")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from ...codegen.ampere.operand_tile import Side, is_unit
@@ -56,6 +57,7 @@ from ..product.pattern import (
     knob_reason,
     reducing_epilogue_reasons,
 )
+from ..product.shared_layout_sm80 import exit_bytes
 from ..product.surface_sm80 import OPERAND_TYPES, Work
 from ..product.tile_sm80 import ConvTiling
 from ..surface import fp8_reasons, too_large_reasons
@@ -348,7 +350,9 @@ def _illegal(choice: Sm80Choice, fusion: Fusion, target: Target) -> tuple[Reason
     """Why knobs can't be."""
     type_ = conv_of(fusion).moved.type
     beside, is_narrow = _shape(fusion, choice).beside, _is_narrow(choice)
-    if reasons := illegal_reasons(choice, type_, target, beside, is_narrow=is_narrow):
+    pixels = (0, *range(2, conv_of(fusion).moved.rank))
+    exits = partial(exit_bytes, fusion, (pixels, (1,)), choice.tile)
+    if reasons := illegal_reasons(choice, type_, target, beside, exits=exits, is_narrow=is_narrow):
         return reasons
     if is_narrow and (reason := _narrow_refusal(fusion, choice)) is not None:
         return (knob_reason(f"TILE_N={NARROW_COLUMNS} with {reason}", _NARROW),)

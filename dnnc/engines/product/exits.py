@@ -116,8 +116,8 @@ class PartialExits:
         dims = self.region.dims_of(inputs_of(operation)[0])
         reduced = set(reduced_axes(operation))
         kept = tuple((a,) for a, n in enumerate(dims) if a not in reduced and n.constant != 1)
-        keeps_row = _keeps(self.axes.rows, dims, reduced)
-        keeps_column = _keeps(self.axes.columns, dims, reduced)
+        keeps_row = keeps(self.axes.rows, dims, reduced)
+        keeps_column = keeps(self.axes.columns, dims, reduced)
         parts = product(self.batch.dims[axis] for axis in self._loops(reduced, kept=False))
         if not keeps_column:
             parts = parts * self.parts[1]
@@ -316,7 +316,7 @@ class _Combining:
 # ---- what leads where
 
 
-def _keeps(axes: Sequence[int], dims: Sequence[Expr], reduced: set[int]) -> bool:
+def keeps(axes: Sequence[int], dims: Sequence[Expr], reduced: set[int]) -> bool:
     """Whether a reduction keeps what counts through some axes."""
     found = {axis in reduced for axis in axes if dims[axis].constant != 1}
     assert len(found) < 2, "a reduction of some of the axes that are counted through together"

@@ -54,10 +54,17 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
 
 
 def illegal_reasons(
-    choice: Sm80Choice, operand: DType, target: Target, beside: int = 1, *, is_narrow: bool = False
+    choice: Sm80Choice,
+    operand: DType,
+    target: Target,
+    beside: int = 1,
+    *,
+    exits: Callable[[int], int] = lambda threads: 0,
+    is_narrow: bool = False,
 ) -> tuple[Reason, ...]:
-    """Every reason why knobs can't be; beside: see `SharedLayout`.  is_narrow: whether tiles are
-    those of NARROW_COLUMNS."""
+    """Every reason why knobs can't be; beside: see `SharedLayout`.  exits: bytes of shared memory
+    of reductions, by threads of a block: see `exit_bytes`.  is_narrow: whether tiles are those
+    of NARROW_COLUMNS."""
     tile, tiles = choice.tile, _NARROW_WARPS if is_narrow else WARPS
     if tile not in tiles:
         pairs = ", ".join(f"{m}x{n}" for m, n in tiles)
@@ -67,7 +74,7 @@ def illegal_reasons(
         what = f"three products with tile {tile[0]}x{tile[1]}x{choice.depth}"
         return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
     layout = SharedLayout.of_choice(choice, operand.bits // 8, beside)
-    return smem_reasons(layout.bytes, target)
+    return smem_reasons(layout.bytes + exits(threads_of(tile)), target)
 
 
 def candidates_of(

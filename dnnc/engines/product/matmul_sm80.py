@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import gcd
 from typing import Any, ClassVar
 
@@ -70,6 +71,7 @@ from .pattern import (
     sizes_of,
     tile_reasons,
 )
+from .shared_layout_sm80 import exit_bytes
 from .surface_sm80 import OPERAND_TYPES, Work
 from .tile_sm80 import MatmulTiling
 
@@ -199,7 +201,9 @@ def _illegal(choice: Sm80Choice, fusion: Fusion, target: Target) -> tuple[Reason
         what = f"fp8 products in {op.compute_type.cudnn} with stages of {choice.depth}"
         supported = f"TILEK={_MOST_DEPTH_APART}, or compute type FAST_FLOAT_FOR_FP8"
         return (knob_reason(what, supported),)
-    return illegal_reasons(choice, op.a.type, target)
+    rank = len(op.c.shape)
+    exits = partial(exit_bytes, fusion, ((rank - 2,), (rank - 1,)), choice.tile)
+    return illegal_reasons(choice, op.a.type, target, exits=exits)
 
 
 def _is_summed_apart(op: Product, target: Target) -> bool:
