@@ -208,11 +208,6 @@ class PointwiseEngine(FragmentEngine):
 
     # ---- tiling
 
-    def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> Any:
-        """The tiling of a kernel beside a fusion's own, whose region has the axes of its tensors:
-        they are not refined."""
-        return tiling_of_region(region, FragmentChoice.of(knobs))
-
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> FragmentTiling:
         """A thread's fragments lie along an axis where they share costly functions, if there is
         one."""
@@ -242,7 +237,8 @@ def _patches_of(region: Region, tile: FragmentTiling) -> Patches:
 
 
 def tiling_of_region(region: Region, choice: FragmentChoice) -> FragmentTiling:
-    """The tiling of a kernel of pointwise work beside a fusion's own."""
+    """The tiling of a kernel of pointwise work beside a fusion's own, of which emission has nothing
+    but the region, whose axes are not refined."""
     groups, width = iteration_of_region(region, choice.load_bytes)
     return FragmentTiling(groups, width, _THREADS, choice.fragments)
 

@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as product_of
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ... import dtypes
 from ...codegen.kernel import MOST_COUNT
@@ -179,16 +179,7 @@ class TransposeEngine(PointwiseEngine):
     # ---- tiling
 
     def tile_of(self, fusion: Fusion, knobs: Knobs, target: Target) -> TransposeTiling:
-        inputs = self.rewritten(fusion).inputs
-        return self._tiling(Sweep.of_fusion(fusion), inputs, knobs, target)
-
-    def tile_beside(self, region: Region, knobs: Knobs, target: Target) -> TransposeTiling:
-        tile = self._tiling(Sweep.of_region(region), list(region.arguments), knobs, target)
-        return self.completed(tile, region)
-
-    def _tiling(
-        self, sweep: Sweep, inputs: Sequence[Any], knobs: Knobs, target: Target
-    ) -> TransposeTiling:
+        sweep, inputs = Sweep.of_fusion(fusion), self.rewritten(fusion).inputs
         choice = _Choice.of(knobs)
         sides = choice.sides
         threads = min(_MOST_THREADS, max(_least_threads(choice), _threads(sweep, choice)))

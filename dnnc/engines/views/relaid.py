@@ -30,7 +30,12 @@ from ...dialect.tensor import Tensor, packed_strides
 from ...expr import Expr
 from ...mlir import ir
 from ...target import Target
-from ..elementwise.pointwise import POINTWISE, FragmentChoice, PointwiseEngine
+from ..elementwise.pointwise import (
+    POINTWISE,
+    FragmentChoice,
+    PointwiseEngine,
+    tiling_of_region,
+)
 from ..elementwise.transpose import TRANSPOSE
 from ..engine import Knobs, Reason
 
@@ -86,20 +91,15 @@ class Copy:
     cast: Any = None
 
     @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        """Source and result as the kernel takes them: signless; bytes that are only moved as i8."""
+    def _fusion(self) -> Fusion:
+        """The copy as a fusion of its own: signless; bytes that are only moved as i8."""
         moves = self.source.type == self.result.type
         source, result = (
             replace(t, dtype=dtypes.i8) if t.type.bits == 8 and (moves or t.type.is_integer) else t
             for t in (self.source, self.result)
         )
-        return source, result
-
-    @cached_property
-    def _fusion(self) -> Fusion:
-        x, y = self._ends
-        values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": dtypes.f32}
-        return Fusion(0, (Pointwise(**values),), (y,))
+        values = {"mode": "identity", "x": source, "y": result, "compute_type": dtypes.f32}
+        return Fusion(0, (Pointwise(**values),), (result,))
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:
         """Why no engine makes it."""
@@ -112,10 +112,12 @@ class Copy:
     def emit(self, output: Output, number: int) -> None:
         """Adds its kernel to a fusion's."""
         engine, knobs, _ = self.choice(output.target)
-        module = ir.Module.create()
-        region = copy_region(module, *self._ends, self.cast)
+        made = engine.rewritten(self._fusion)
+        module, (source,), (result,) = ir.Module.create(), made.inputs, made.outputs
+        region = copy_region(module, source, result, self.cast)
+        tile = engine.completed(engine.tile_of(self._fusion, knobs, output.target), region)
         own = _beside(output, f"copy{number}")
-        engine.emit(region, knobs, engine.tile_beside(region, knobs, output.target), own)
+        engine.emit(region, knobs, tile, own)
         _join(output, own)
 
     def seconds(self, target: Target) -> float:
@@ -136,8 +138,8 @@ class Computing:
     region: Region | None = None
 
     @property
-    def _knobs(self) -> Knobs:
-        return FragmentChoice(16, 4 if len(self.inputs) <= _FEW else 2).knobs
+    def _choice(self) -> FragmentChoice:
+        return FragmentChoice(16, 4 if len(self.inputs) <= _FEW else 2)
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:
         """Why no engine makes it."""
@@ -147,14 +149,14 @@ class Computing:
     def seconds(self, target: Target) -> float:
         """The seconds that are predicted."""
         assert self.fusion is not None, "computed in a fusion"
-        return POINTWISE.predict(self.fusion, self._knobs, target).seconds
+        return POINTWISE.predict(self.fusion, self._choice.knobs, target).seconds
 
     def emit(self, output: Output, number: int) -> None:
         """Adds its kernel to a fusion's."""
         assert self.region is not None, "computed in a region"
-        tile = POINTWISE.tile_beside(self.region, self._knobs, output.target)
         own = _beside(output, f"before{number}")
-        POINTWISE.emit(self.region, self._knobs, tile, own)
+        tile = tiling_of_region(self.region, self._choice)
+        POINTWISE.emit(self.region, self._choice.knobs, tile, own)
         _join(output, own)
 
 

@@ -103,7 +103,8 @@ def test_along_pixels_results_stay_as_they_are():
 @pytest.mark.parametrize(
     ("io", "channels"),
     [(dtypes.f16, 3), (dtypes.bf16, 20), pytest.param(dtypes.f32, 6, marks=slow),
-     pytest.param(dtypes.f16, 66, marks=slow)],
+     pytest.param(dtypes.f16, 66, marks=slow),
+     (dtypes.bf16, 4), pytest.param(dtypes.f16, 2, marks=slow)],  # copied as one element each
 )  # fmt: skip
 def test_channels_that_are_no_multiple_of_16_bytes_get_gaps(io, channels):
     g = new_graph(io)
