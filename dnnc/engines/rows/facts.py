@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...codegen.memory.row_ring import is_run, runs_in_order
-from ...codegen.region import identity_access
+from ...codegen.region import Access, identity_access
 from ...codegen.totals.row_totals import ROWS_ACROSS
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
@@ -20,6 +20,7 @@ from ..views.reduced import (
     found_reads,
     inputs_read_again,
     levels_of,
+    reads_of_passes,
     reduced_axes,
     reductions_of,
     runs_along_row,
@@ -252,7 +253,8 @@ def is_along(fusion: Fusion) -> bool:
 @remembered
 def reads_again(fusion: Fusion) -> tuple[Tensor, ...]:
     """Inputs that the first pass over a row reads, and a later one."""
-    return inputs_read_again(fusion, along_levels(fusion), after=_seen_last(fusion))
+    passes = reads_of_passes(fusion, along_levels(fusion), after=_seen_last(fusion))
+    return inputs_read_again(passes)
 
 
 def _seen_last(fusion: Fusion) -> tuple[Tensor, ...]:
@@ -261,18 +263,25 @@ def _seen_last(fusion: Fusion) -> tuple[Tensor, ...]:
 
 
 @remembered
+def row_reads(fusion: Fusion, together: Together = frozenset()) -> Mapping[Tensor, list[Access]]:
+    """How inputs are read by work of the rows' dims, in the order of the passes."""
+    parts = parts_of(fusion)
+    dims = parts.along[0].x.shape
+    tensors = [op.x for level in along_levels(fusion, together) for op in level]
+    tensors += [op.x for op in parts.columns]
+    tensors += [*_seen_last(fusion), *(t for t in fusion.outputs if t.shape == dims)]
+    return found_reads(fusion, tensors, len(dims), {op.y for op in parts.along})
+
+
+@remembered
 def ring_inputs(
     fusion: Fusion, together: Together = frozenset()
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Inputs whose rows a ring may bring, and those that are the same in all rows."""
-    parts = parts_of(fusion)
-    dims, axes = parts.along[0].x.shape, axes_of(fusion)
+    dims, axes = parts_of(fusion).along[0].x.shape, axes_of(fusion)
     row_axes = [axis for group in axes.reduced for axis in group]
     row = tuple(n if axis in row_axes else Expr.of(1) for axis, n in enumerate(dims))
-    levels = along_levels(fusion, together)
-    tensors = [op.x for level in levels for op in level] + [op.x for op in parts.columns]
-    tensors += [*_seen_last(fusion), *(t for t in fusion.outputs if t.shape == dims)]
-    found = found_reads(fusion, tensors, len(dims), {op.y for op in parts.along})
+    found = row_reads(fusion, together)
     runs = {
         t: ways
         for t, ways in found.items()
@@ -280,7 +289,7 @@ def ring_inputs(
     }
     wide = [axis for axis in row_axes if dims[axis].constant != 1]
     return (
-        tuple(t for t, w in runs.items() if t.shape == dims and w == {identity_access(t.rank)}),
+        tuple(t for t, w in runs.items() if t.shape == dims and w == [identity_access(t.rank)]),
         tuple(
             t
             for t, ways in runs.items()

@@ -13,14 +13,14 @@ of its own (`codegen.totals.moments`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as product_of
 from math import gcd
 from typing import Annotated, ClassVar
 
 from ...codegen.output import Output
-from ...codegen.region import Region
+from ...codegen.region import Access, Region
 from ...codegen.walk.fragments import register_words
 from ...dialect.averages import is_summed_in_double, total_type
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
@@ -51,6 +51,7 @@ from ..views.reduced import (
     inputs_read_again,
     levels_of,
     output_reasons,
+    reads_of_passes,
     reduced_axes,
     reductions_of,
     runs_along_row,
@@ -58,7 +59,7 @@ from ..views.reduced import (
 )
 from .grid_kernel import GridEmitter, l2_bytes
 from .grid_records import GridLayout, GridTiling, GridTotal
-from .records import Load
+from .records import AxisGroups, loads_of, reads_of
 from .same_pass import fixed_of, squared_distances
 
 _ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
@@ -229,10 +230,8 @@ def _tiling_of(fusion: Fusion, choice: _Choice, target: Target) -> GridTiling:
     kept = product(n for n, own in zip(reductions[0].y.shape, axes.dims, strict=True) if n == own)
     fragments = kept // (1 if axes.is_row else width)
     blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
-    places = {tensor: place for place, tensor in enumerate(fusion.inputs)}
     return GridTiling(
-        kept=axes.kept,
-        reduced=axes.reduced,
+        axes=AxisGroups(axes.kept, axes.reduced),
         vector_elems=width,
         along="row" if axes.is_row else "column",
         rows=choice.rows,
@@ -242,7 +241,8 @@ def _tiling_of(fusion: Fusion, choice: _Choice, target: Target) -> GridTiling:
         together=choice.together,
         is_spread=blocks_of_entry > _FEW_SLICES,
         totals=_totals(fusion),
-        again=tuple(Load(places[t], t.type.bits) for t in _read_again(fusion)),
+        reads=tuple(reads_of(fusion, found) for found in _passes(fusion)),
+        again=loads_of(fusion, _read_again(fusion)),
     )
 
 
@@ -375,7 +375,12 @@ def _fastest(fusion: Fusion) -> Expr:
 
 
 def _read_again(fusion: Fusion) -> tuple[Tensor, ...]:
-    return inputs_read_again(fusion, _levels(fusion), _together(fusion))
+    return inputs_read_again(_passes(fusion))
+
+
+def _passes(fusion: Fusion) -> tuple[Mapping[Tensor, list[Access]], ...]:
+    """How inputs are read in each pass."""
+    return reads_of_passes(fusion, _levels(fusion), _together(fusion))
 
 
 def _levels(fusion: Fusion) -> tuple[tuple[Reduction, ...], ...]:

@@ -23,7 +23,7 @@ from ...codegen.kernel import Kernel
 from ...codegen.memory.l2 import SecondCache
 from ...codegen.memory.smem import byte_pointer
 from ...codegen.output import Output
-from ...codegen.region import Access, Region
+from ...codegen.region import Region
 from ...codegen.stretch import stretch
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.grid_barrier import COUNTER_BYTES, GridBarrier
@@ -31,16 +31,14 @@ from ...codegen.totals.group_totals import BlockPlace, GroupTotals, ThreadPlace
 from ...codegen.totals.moments import MIDDLE_OF, Distances, Shifted, start_of
 from ...codegen.totals.parts import Average, Moments, Plain, Quantity
 from ...codegen.walk.fragments import Fragments, Slots, fragment_bytes
-from ...codegen.walk.index import Index
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of, is_reduction
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv, device_dim, maximum, minimum
 from ...target import Target
-from ..views.reduced import reads_of_passes
 from .grid_records import GridLayout, GridTiling
+from .region import coordinates_read
 
-_ZERO = Index.of(0)
 # Of 16 to 43 MB of an H100's 50 MB, a batch norm of 103 MB took least with 30 to 35.
 _L2_SHARE = 0.65
 _UNTOLD_L2_SHARE = 0.38  # of it, what is found of what was read last, without hints
@@ -82,8 +80,8 @@ class GridEmitter:
         ]
         self.is_row = t.along == "row"
         width = t.vector_elems
-        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
-        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.kept = Loops(self.dims, t.axes.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.axes.reduced, width if self.is_row else 1)
         self.groups = ceildiv(self.kept.fragments, t.columns)
         self.slices = slices_of(self.groups, self.output.target.sm_count)
 
@@ -118,14 +116,13 @@ class GridEmitter:
     # ---- what is read
 
     @cached_property
-    def read_by_passes(self) -> list[dict[Any, set[Access]]]:
-        return reads_of_passes(self.region, self.levels, self.distances)
+    def arguments(self) -> list[tuple[Any, Tensor]]:
+        return list(self.region.arguments.items())
 
     @cached_property
     def again(self) -> list[tuple[Any, Tensor]]:
         """The arguments that are read in the first pass and again later, element by element."""
-        arguments = list(self.region.arguments.items())
-        return [arguments[load.argument] for load in self.tiling.again]
+        return [self.arguments[load.argument] for load in self.tiling.again]
 
     @cached_property
     def pinned(self) -> int:
@@ -224,13 +221,12 @@ class _Block:
 
     def _load_kept(self, number: int) -> None:
         """Loads what a pass reads that is the same along the reduced axes, ahead of its loop."""
-        reduced = {("loop", axis) for group in self.tiling.reduced for axis in group}
+        reduced = {axis for group in self.tiling.axes.reduced for axis in group}
         at = coordinates_of(len(self.grid.dims), self.at_kept)
-        for leaf, accesses in self.grid.read_by_passes[number].items():
-            for access in accesses:
-                if all(a[0] in ("loop", "zero") for a in access) and not reduced & {*access}:
-                    where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
-                    self.walk.value(leaf, where, self.width)
+        for read in self.tiling.reads[number]:
+            if read.is_known and not reduced.intersection(read.at):
+                leaf, _ = self.grid.arguments[read.argument]
+                self.walk.value(leaf, coordinates_read(read, at), self.width)
 
     # ---- a level
 

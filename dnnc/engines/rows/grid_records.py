@@ -12,7 +12,7 @@ from functools import cached_property
 from ...codegen.totals.group_totals import BlockShape
 from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS
 from ...codegen.walk.fragments import kept_bytes
-from .records import Load
+from .records import AxisGroups, Load, Read
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class GridTotal:
 class GridTiling:
     """The tiling that `dnn.tile` says.
 
-    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    axes: loop groups.  vector_elems: elements of a fragment.
     along: "row" if fragments lie along the reduced axes, else "column".
     rows, columns: of a block's threads.
     held, in_registers: fragments of each input that a thread keeps in shared memory, in registers.
     together: fragments that a thread loads before it uses the first.  is_spread: see `GroupTotals`.
-    totals: the reductions, in their order.  again: arguments that a later pass reads again.
+    totals: the reductions, in their order.  reads: how each pass reads arguments.  again: those
+    that a later one reads again.
     """
 
-    kept: tuple[tuple[int, ...], ...]
-    reduced: tuple[tuple[int, ...], ...]
+    axes: AxisGroups
     vector_elems: int
     along: str
     rows: int
@@ -59,6 +59,7 @@ class GridTiling:
     together: int
     is_spread: bool
     totals: tuple[GridTotal, ...]
+    reads: tuple[tuple[Read, ...], ...]
     again: tuple[Load, ...]
 
     @property

@@ -9,13 +9,11 @@ from typing import Any
 from ...codegen import ops
 from ...codegen.stretch import stretch
 from ...codegen.totals import reduce
-from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.index import Coordinate
 from ...codegen.walk.loops import coordinates_of
 from ...codegen.walk.region_walk import Walk, inputs_of
 from . import extremes
-from .region import Place
-
-_ZERO = Index.of(0)
+from .region import Place, coordinates_read
 
 
 class Group:
@@ -121,16 +119,12 @@ class Group:
 
         only_of_rows: of what is one number a row.
         """
-        row_axes = {("loop", axis) for axis in self.rows.row_axes}
         for at in places:
-            for leaf, accesses in self.rows.leaf_accesses.items():
-                for access in accesses:
-                    is_known = all(a[0] in ("loop", "zero") for a in access)
-                    if leaf in self.staged or (only_of_rows and row_axes.intersection(access)):
-                        continue
-                    if is_known:
-                        where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
-                        self.walk.value(leaf, where, self.width)
+            for leaf, read in self.rows.reads:
+                if leaf in self.staged or (only_of_rows and self.rows.is_of_row(read)):
+                    continue
+                if read.is_known:
+                    self.walk.value(leaf, coordinates_read(read, at), self.width)
 
     def taken(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
         """The values of a fragment that a reduction along rows takes: nothing of one past the

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from ...codegen.region import Access
+from ...dialect.fusion import Fusion
+from ...dialect.tensor import Tensor
 from ...target import WARP_THREADS
 
 COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
@@ -54,14 +57,48 @@ class Load:
     bits: int
 
 
+ZERO, OTHER = -1, -2  # where an argument's axis stays at 0, or is worked out
+
+
+@dataclass(frozen=True)
+class Read:
+    """A way in which an argument is read, by its place.  at: for each of its axes the axis of the
+    rows' dims that it follows, ZERO or OTHER."""
+
+    argument: int
+    at: tuple[int, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether coordinates along its axes are those of a fragment, or 0."""
+        return OTHER not in self.at
+
+
+def reads_of(fusion: Fusion, found: Mapping[Tensor, Iterable[Access]]) -> tuple[Read, ...]:
+    """found: input -> how its elements are addressed."""
+    places = {tensor: place for place, tensor in enumerate(fusion.inputs)}
+    others = {"zero": ZERO, "other": OTHER}
+    return tuple(
+        Read(places[t], tuple(a[1] if a[0] == "loop" else others[a[0]] for a in access))
+        for t, ways in found.items()
+        for access in ways
+    )
+
+
+def loads_of(fusion: Fusion, tensors: Iterable[Tensor]) -> tuple[Load, ...]:
+    places = {tensor: place for place, tensor in enumerate(fusion.inputs)}
+    return tuple(Load(places[t], t.type.bits) for t in tensors)
+
+
 @dataclass(frozen=True)
 class RowMemory:
-    """Rows in shared memory.
+    """Arguments in memory, and rows in shared memory.
 
     stages: of the ring that rows come through, 0: none.  slots: fragments that a thread keeps of a
     row that is read again.  elements: of a row's part in a block, at most.  ring, vectors:
     arguments that the ring brings, and those that are the same in all rows.  again: arguments that
-    a later pass over a row reads again.
+    a later pass over a row reads again.  reads: every way in which arguments are read by work of
+    the rows' dims.
     """
 
     stages: int
@@ -70,6 +107,7 @@ class RowMemory:
     ring: tuple[Load, ...]
     vectors: tuple[Load, ...]
     again: tuple[Load, ...]
+    reads: tuple[Read, ...]
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,21 @@ from typing import Any
 
 from ...codegen import ops
 from ...codegen.kernel import Kernel
-from ...codegen.region import Access, Reached, Region, identity_access
+from ...codegen.region import Region
 from ...codegen.totals import moments, reduce
 from ...codegen.totals.row_totals import RowTotals
-from ...codegen.walk.index import Coordinate
+from ...codegen.walk.index import Coordinate, Index
 from ...codegen.walk.loops import Loops, coordinates_of
 from ...codegen.walk.region_walk import inputs_of
 from ...dialect.tensor import Tensor
 from ...errors import DnncError, Status
 from ...expr import Expr, ceildiv, product
 from ...target import WARP_THREADS
-from .records import Load, RowParts, RowsTiling
+from .records import Load, Read, RowParts, RowsTiling
 from .same_pass import F32_DIGITS
 from .shared_layout import SharedLayout
+
+_ZERO = Index.of(0)
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Extreme:
         """amax, max or min, told apart by what the combination starts from."""
         start = reduce.start_of(self.operation)
         return "amax" if start == 0 else "max" if start < 0 else "min"
+
+
+def coordinates_read(read: Read, at: Sequence[Coordinate]) -> list[Coordinate]:
+    """The coordinates of an argument that a fragment at some coordinates reads."""
+    return [at[axis] if axis >= 0 else _ZERO for axis in read.at]
 
 
 def parts_of_region(region: Region) -> RowParts:
@@ -98,25 +105,16 @@ class Rows:
         return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
 
     @cached_property
-    def leaf_accesses(self) -> dict[Any, set[Access]]:
-        """Argument -> how its elements are addressed by work of the rows' dims."""
-        full = identity_access(len(self.dims))
-        stop = {op.results[0] for level in self.levels for op in level}
-        sources = [inputs_of(op)[0] for level in self.levels for op in level]
-        sources += [inputs_of(op)[0] for op in self.columns]
-        sources += self.seen_last
-        dims = tuple(self.dims)
-        sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
-        found: dict[Any, set[Access]] = {}
-        seen: Reached = set()
-        for value in sources:
-            reads = self.region.accesses(value, full, stop=stop.__contains__, seen=seen)
-            for leaf, access in reads:
-                if leaf in self.region.arguments:
-                    found.setdefault(leaf, set()).add(access)
-        return found
+    def reads(self) -> list[tuple[Any, Read]]:
+        """Every way in which arguments are read by work of the rows' dims."""
+        reads = self.tiling.memory.reads
+        return list(zip(self.arguments(reads), reads, strict=True))
 
-    def arguments(self, loads: Sequence[Load]) -> list[Any]:
+    def is_of_row(self, read: Read) -> bool:
+        """Whether other elements of a row have others of the argument."""
+        return bool({*self.row_axes}.intersection(read.at))
+
+    def arguments(self, loads: Sequence[Load | Read]) -> list[Any]:
         """The arguments of loads."""
         arguments = list(self.region.arguments)
         return [arguments[load.argument] for load in loads]
@@ -130,11 +128,6 @@ class Rows:
     @cached_property
     def layout(self) -> SharedLayout:
         return SharedLayout(self.tiling)
-
-    @property
-    def seen_last(self) -> list[Any]:
-        """The values of extremes that the last pass over a row goes through."""
-        return [inputs_of(extreme.source)[0] for extreme in self.extremes]
 
     @cached_property
     def means(self) -> dict[Any, Any]:

@@ -106,10 +106,9 @@ class RereadGroup(Group):
     def _hide_vectors(self) -> None:
         """Has what is the same in all rows loaded for each row: the compiler would load it ahead of
         them all, and hold as many registers as it has elements."""
-        for leaf, accesses in self.rows.leaf_accesses.items():
+        for leaf in dict.fromkeys(v for v, read in self.rows.reads if self.rows.is_of_row(read)):
             tensor = self.rows.region.arguments[leaf]
-            is_of_row = any(("loop", axis) in a for a in accesses for axis in self.rows.row_axes)
-            if is_of_row and leaf not in self.staged and not tensor.is_by_value:
+            if leaf not in self.staged and not tensor.is_by_value:
                 pointer = ops.opaque(self.kernel.pointer(tensor, is_exclusive=True))
                 self.leaves[leaf] = GlobalTensor(self.kernel, tensor, True, pointer)
 

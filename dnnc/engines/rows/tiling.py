@@ -10,7 +10,6 @@ from ...codegen.walk.fragments import kept_bytes
 from ...dialect.averages import is_summed_in_double, total_type
 from ...dialect.fusion import Fusion, remembered_at_sizes
 from ...dialect.ops import Reduction
-from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv, typical
 from ...target import WARP_THREADS, Target
 from ..views.reduced import Together
@@ -28,8 +27,20 @@ from .facts import (
     reads_again,
     ring_inputs,
     row_elements,
+    row_reads,
 )
-from .records import COLUMN_WIDTH, AxisGroups, Load, RowMemory, RowsTiling, Total, Totals, is_shared
+from .records import (
+    COLUMN_WIDTH,
+    AxisGroups,
+    Load,
+    RowMemory,
+    RowsTiling,
+    Total,
+    Totals,
+    is_shared,
+    loads_of,
+    reads_of,
+)
 from .same_pass import F32_DIGITS, digits_of, squared_distances, sums_of_exponentials
 
 _SIDE = 8  # fragments side by side in a block that adds up columns and starts late
@@ -103,7 +114,7 @@ def _memory(
 ) -> RowMemory:
     """sizes: fragments of a row, elements of one, and of a row's part in a block, at most."""
     fragments, width, elements = sizes
-    again = () if choice.held else _loads(fusion, reads_again(fusion))
+    again = () if choice.held else loads_of(fusion, reads_again(fusion))
     ring, vectors = (
         ring_inputs(fusion, _together(fusion, choice)) if choice.stages > 1 else ((), ())
     )
@@ -111,15 +122,11 @@ def _memory(
         stages=choice.stages if choice.stages > 1 else 0,
         slots=_slots(again, fragments, width, choice, target),
         elements=elements,
-        ring=_loads(fusion, ring),
-        vectors=_loads(fusion, vectors if choice.has_own_rings else ()),
+        ring=loads_of(fusion, ring),
+        vectors=loads_of(fusion, vectors if choice.has_own_rings else ()),
         again=again,
+        reads=reads_of(fusion, row_reads(fusion, _together(fusion, choice))),
     )
-
-
-def _loads(fusion: Fusion, tensors: Sequence[Tensor]) -> tuple[Load, ...]:
-    places = {tensor: place for place, tensor in enumerate(fusion.inputs)}
-    return tuple(Load(places[t], t.type.bits) for t in tensors)
 
 
 def _slots(

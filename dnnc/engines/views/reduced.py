@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from ...codegen.region import Access, Reached, Region, identity_access, loop_groups
-from ...codegen.walk.region_walk import inputs_of
+from ...codegen.region import Access, identity_access, loop_groups
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import Reduction
@@ -227,13 +226,13 @@ def levels_of(
 
 
 @remembered
-def inputs_read_again(
+def reads_of_passes(
     fusion: Fusion,
     levels: tuple[tuple[Reduction, ...], ...],
     together: Together = frozenset(),
     after: tuple[Tensor, ...] = (),
-) -> tuple[Tensor, ...]:
-    """Inputs that the first pass over a row reads and a later one again, element by element.
+) -> tuple[Mapping[Tensor, list[Access]], ...]:
+    """How inputs are read in each level's pass, and in the one that comes after.
 
     together: reductions that go over another one's input.  after: what the last pass goes through
     beside outputs.
@@ -242,14 +241,16 @@ def inputs_read_again(
     stop = {op.y for level in levels for op in level}
     passes = [[other.get(op, op).x for op in level] for level in levels]
     passes.append([*(t for t in fusion.outputs if t.shape == dims), *after])
-    reads: list[dict[Tensor, set[Access]]] = []
-    for group in passes:
-        reads.append(found_reads(fusion, group, len(dims), stop))
-    first, *later = reads
+    return tuple(found_reads(fusion, group, len(dims), stop) for group in passes)
+
+
+def inputs_read_again(passes: Sequence[Mapping[Tensor, list[Access]]]) -> tuple[Tensor, ...]:
+    """Inputs that the first pass over a row reads and a later one again, element by element."""
+    first, *later = passes
     return tuple(
         tensor
         for tensor, found in first.items()
-        if found == {identity_access(tensor.rank)}
+        if found == [identity_access(tensor.rank)]
         and any(tensor in each for each in later)
         and not (tensor.is_by_value or tensor.type.kind == "b")
     )
@@ -257,47 +258,17 @@ def inputs_read_again(
 
 def found_reads(
     fusion: Fusion, tensors: Sequence[Tensor], rank: int, stop: Collection[Tensor]
-) -> dict[Tensor, set[Access]]:
+) -> dict[Tensor, list[Access]]:
     """The inputs that elements of some tensors of a rank come from -> how each is addressed; stop:
     tensors that nothing is looked for behind."""
-    found: dict[Tensor, set[Access]] = {}
+    found: dict[Tensor, list[Access]] = {}
     seen: accesses.Reached = set()
     for tensor in tensors:
         whole = identity_access(rank)
         for leaf, at in accesses.accesses(fusion, tensor, whole, stop.__contains__, seen):
             if leaf not in fusion.producers:
-                found.setdefault(leaf, set()).add(at)
+                found.setdefault(leaf, []).append(at)
     return found
-
-
-def reads_of_passes(
-    region: Region,
-    levels: Sequence[Sequence[Any]],
-    sources: Mapping[Any, Any] | None = None,
-    after: Sequence[Any] = (),
-) -> list[dict[Any, set[Access]]]:
-    """The reads of each level, and of what comes after: argument -> how its elements are addressed.
-
-    sources: a reduction -> the one whose input it goes over instead of its own.  after: values
-    that come after beside the outputs.
-    """
-    dims = region.dims_of(inputs_of(levels[0][0])[0])
-    stop = {op.results[0] for level in levels for op in level}
-    of = sources or {}
-    values = [[inputs_of(of.get(op, op))[0] for op in level] for level in levels]
-    last = [value for value, tensor in region.outputs if tensor.shape == tuple(dims)]
-    values.append([*last, *after])
-    passes: list[dict[Any, set[Access]]] = []
-    for group in values:
-        found: dict[Any, set[Access]] = {}
-        seen: Reached = set()
-        for value in group:
-            whole = identity_access(len(dims))
-            for leaf, access in region.accesses(value, whole, stop=stop.__contains__, seen=seen):
-                if leaf in region.arguments:
-                    found.setdefault(leaf, set()).add(access)
-        passes.append(found)
-    return passes
 
 
 def counts_whole(fusion: Fusion, found: Sequence[tuple[Tensor, Access]]) -> bool:
