@@ -127,6 +127,19 @@ class SdpaConsumer:
         self.ping_pong = StepPingPong(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
+        scale = self.walks.scale
+        if scale is None or scale.is_odd is None:
+            self._tiles(is_odd=False)
+        else:
+            # Code of its own for each: a branch in each step to what is seldom done takes time.
+            ops.if_else(
+                scale.is_odd, lambda: self._tiles(is_odd=True), lambda: self._tiles(is_odd=False)
+            )
+
+    def _tiles(self, *, is_odd: bool) -> None:
+        """All of the block's tiles.  is_odd: whether the scores' scale is, see `ScoreScale`."""
+        t, self.is_odd = self.tiling, is_odd
+        self.is_finite = self.walks.is_plain and not is_odd
         self.ping_pong.begin()
         if t.overlaps:
             behind = self.block.each_tile(self._nothing_behind(), self._tile, takes=False)
@@ -272,7 +285,10 @@ class SdpaConsumer:
         state = first(q, end - 1, whole.end - end)
         # The end of the keys is in the last block.
         has_masks = bool(self.parts.masks.steps)
-        for low, high, masked in mine.runs(whole.first, end - 1, has_masks=has_masks):
+        runs = mine.runs(whole.first, end - 1, has_masks=has_masks)
+        if self.is_odd:  # seldom: code for one kind of blocks is enough
+            runs = [(whole.first, end - 1, self.walks.has_masks)]
+        for low, high, masked in runs:
             state = self._each_block(q, walk, tile, low, high, masked, state)
         return state, end
 
@@ -346,8 +362,8 @@ class SdpaConsumer:
 
     def _first_softmax(self, walk: Any, sums: Any, block: Any) -> Step:
         is_masked = self.walks.has_masks
-        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
-        may_be_empty = is_masked or not self.walks.is_finite
+        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked, is_odd=self.is_odd)
+        may_be_empty = is_masked or not self.is_finite
         return self.softmax.first(scores, is_masked=may_be_empty)
 
     def _begun(
@@ -426,8 +442,8 @@ class SdpaConsumer:
         self.ping_pong.end()
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
-        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
-        may_be_empty = is_masked or not self.walks.is_finite
+        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked, is_odd=self.is_odd)
+        may_be_empty = is_masked or not self.is_finite
         step = self.softmax.next(
             scores, now.rows, is_masked=may_be_empty, pin=self._pin, pinned=t.softmax.pinned
         )

@@ -78,11 +78,6 @@ class SdpaRegion:
         """Whether a score that is not masked is what the product gives, times a number."""
         return self._is_product(self.scale.inner if self.scale else self.parts.masks.inner)
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether a score that is not masked is finite where the product is."""
-        return self.is_plain and (self.scale is None or self.scale.is_odd is None)
-
     def _is_product(self, value: Any) -> bool:
         while value != self.parts.first:
             owner = value.owner

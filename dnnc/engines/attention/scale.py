@@ -56,9 +56,9 @@ class ScoreScale:
         is_odd = arith.XOrIOp(is_ordinary, ops.const(1, ir.IntegerType.get_signless(1))).result
         return ScoreScale(value, inner, chosen, values, is_odd)
 
-    def applied(self, sums: Sequence[Any]) -> list[Any]:
-        """T, or S where the factor is odd."""
-        if self.is_odd is None:
+    def applied(self, sums: Sequence[Any], is_odd: bool | None = None) -> list[Any]:
+        """T, or S where the factor is odd.  is_odd: whether it is; None: that is asked here."""
+        if self.is_odd is None or is_odd is False:
             return list(sums)
 
         def multiplied() -> list[Any]:
@@ -67,6 +67,8 @@ class ScoreScale:
                 found = [arith.MulFOp(value, number).result for value in found]
             return found
 
+        if is_odd:
+            return multiplied()
         types = [value.type for value in sums]
         return ops.either(self.is_odd, types, multiplied, lambda: list(sums))
 

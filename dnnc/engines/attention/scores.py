@@ -107,10 +107,13 @@ class ScoreWalk(TileWalk):
     # ---- scores
 
     @stretch("mask")
-    def scores(self, sums: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
+    def scores(
+        self, sums: Sequence[Any], block: Any, *, is_masked: bool, is_odd: bool | None = None
+    ) -> list[Any]:
         """Accumulators of a block of keys as scores, over `SdpaRegion.factor`.
 
-        is_masked: whether masks are looked at, and the tensor's end.
+        is_masked: whether masks are looked at, and the tensor's end.  is_odd: whether the scale
+        is, see `ScoreScale`; None: that is asked here.
         """
         s, ends = self.shared, self.ends
         has_masks = is_masked and bool(s.parts.masks.steps) and ends is None
@@ -118,7 +121,7 @@ class ScoreWalk(TileWalk):
         for forward in self.forwards:
             forward.walk = walk
         sums = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
-        found = s.scale.applied(sums) if s.scale else list(sums)
+        found = s.scale.applied(sums, is_odd) if s.scale else list(sums)
         if not s.is_plain or has_masks:
             places = [
                 (4 * j + 2 * half + i, self._at(half, column))
