@@ -124,7 +124,8 @@ class SdpaConsumer:
             # Beside masks, whose steps have a copy of all this each, it was no faster.
             by_bits=not self.parts.masks.steps,
         )
-        self.ping_pong = StepPingPong(t.consumers, self.own, _FIRST_BARRIER + t.consumers)
+        in_turn = t.consumers if t.takes_turns else 1
+        self.ping_pong = StepPingPong(in_turn, self.own, _FIRST_BARRIER + t.consumers)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         scale = self.walks.scale

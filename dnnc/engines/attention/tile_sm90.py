@@ -202,6 +202,12 @@ class SdpaTiling:
         return has_room and not self.skips
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether warpgroups start their products in turn, as ping-pong.  Products of bytes
+        keep the tensor cores busy for half of a step, to which waiting for a turn adds."""
+        return not (self.transposes_values and self.width > NARROW)
+
+    @property
     def hands_back_at_once(self) -> bool:
         """Whether a tile's queries are handed back when its result has left, for which the tile
         after the next waits; else one tile later."""
