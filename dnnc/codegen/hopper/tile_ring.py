@@ -51,6 +51,11 @@ class TileRing:
         """Makes the barriers, by one thread; readers: arrivals that free a slot."""
         self.ring.make(1, readers)
 
+    def take(self, cursor: Cursor) -> tuple[Any, Cursor]:
+        """(the next number, the next place), by the taking thread."""
+        number = self.taken()
+        return number, self.put(cursor, [number])
+
     def taken(self) -> Any:
         """The next number, by the taking thread, which others don't know yet."""
         place = llvm.PtrToIntOp(ops.i64_type(), self.counter).result

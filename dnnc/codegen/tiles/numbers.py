@@ -145,9 +145,8 @@ class TileNumbers:
         @repeat(lambda now: now.number < self.end, state=_Taken(self.first, Cursor(), state))
         def end(now: _Taken) -> _Taken:
             if self.takes:
-                number = ring.taken()  # on its way while the tile is loaded
-                own = body(now.number, now.own)
-                return _Taken(number, ring.put(now.here, [number]), own)
+                number, here = ring.take(now.here)
+                return _Taken(number, here, body(now.number, now.own))
             own = body(now.number, now.own)
             number, here = ring.read(now.here, is_warp=True)
             return _Taken(ops.from_lane(number, 0), here, own)

@@ -3,7 +3,7 @@
 
 One thread issues all copies; where values are transposed, the other warps do that
 (`transposer_sm90`).  A tile's last values wait for room the longest, and are needed after the next
-tile's first keys: they come when it is known where that tile lies.
+tile's first keys: where that tile is looked up, they come when it is known where it lies.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ class Last:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Places in the rings, the number of tiles, and the last values of the last one."""
+    """Places in the rings, the number of tiles, and the last values of the last one; None: they
+    have come."""
 
     keys: Cursor
     values: Cursor
     count: Any
-    last: Last
+    last: Last | None
 
 
 @dataclass
@@ -85,6 +86,8 @@ class SdpaProducer:
                 self.block.each_tile(Cursor(), transposer.tile, takes=False)
 
     def _start(self) -> Loaded:
+        if not self.tiling.entries:
+            return Loaded(Cursor(), Cursor(), 0, None)
         kind = self.operands["v"].source.kind
         entry = Entry(0 if kind else None, 0 if kind == "packed" else None)
         return Loaded(Cursor(), Cursor(), 0, Last(-1, 0, entry))
@@ -92,13 +95,15 @@ class SdpaProducer:
     def _load_tile(self, tile: QueryTile, now: Loaded) -> Loaded:
         blocks = self.block.blocks(tile)
         entries = {name: operand.entry(tile) for name, operand in self.operands.items()}
-        values = self._load_last(now)
-        here = replace(now, values=values, last=replace(now.last, block=-1))
+        here = now
+        if now.last is not None:
+            here = replace(now, values=self._load_last(now), last=replace(now.last, block=-1))
         return unless(blocks.is_empty, here, lambda: self._load_rows(tile, blocks, entries, here))
 
     def _load_last(self, now: Loaded) -> Cursor:
         """Loads the last values of the tile before; gives the place of the next ones."""
-        last = now.last
+        if (last := now.last) is None:
+            return now.values
         tile = self.schedule.tile(0, last.head)
 
         def load() -> Cursor:
@@ -109,7 +114,7 @@ class SdpaProducer:
     def _load_rows(
         self, tile: QueryTile, blocks: KeyBlocks, entries: Mapping[str, Entry], now: Loaded
     ) -> Loaded:  # fmt: skip
-        """All but the last values."""
+        """Queries, keys and values, but the last ones where these come later."""
         if self.block.parts.queries is None:
             self._load_queries(tile, entries["q"], now.count)
         last = blocks.end - 1
@@ -138,6 +143,8 @@ class SdpaProducer:
                 return chosen(self.schedule.sees(tile, block), at, load, lambda: at)
 
             final = end.pending
+        if now.last is None:
+            return Loaded(end.keys, load_values(end.values, final), now.count + 1, None)
         return Loaded(end.keys, end.values, now.count + 1, Last(final, tile.head, entries["v"]))
 
     @stretch("load")

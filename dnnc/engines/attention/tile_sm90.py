@@ -25,8 +25,8 @@ _MOST_BESIDE_NUMBERS = 150
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
 _REGISTERS = {2: (40, 232), 3: (32, 160)}
-# The same where the producer transposes values, or looks up rows; packed ones, whose tiles are
-# numbered, it does without.
+# The same where the producer transposes values, or looks up rows; beside wide values, whose sums
+# would spill, it does without for tiles that are numbered.
 _GATHERING = {2: (56, 224), 3: (56, 152)}
 
 
@@ -216,7 +216,8 @@ class SdpaTiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Registers of a thread of the producer, and of a consumer; None: as they come."""
-        is_busy = (self.tiles.gathers and not self.entries) or (
+        is_wide = self.entries > 0 and self.width > _MOST_IDLE
+        is_busy = (self.tiles.gathers and not is_wide) or (
             self.transposes_values and self.sums <= _MOST_BESIDE_TRANSPOSING
         )
         return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
