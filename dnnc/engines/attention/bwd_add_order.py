@@ -1,6 +1,6 @@
 # pyright: basic
-"""AddOrder: tiles of keys add to a block of dQ in the order of their keys, so that the sum has the
-same bits each time.
+"""AddOrder: tiles of keys add to a block of dQ in the order of their keys, or, where they rise, the
+other way round, so that the sum has the same bits each time.
 
 A tile's flag is the number of steps that it and all tiles before it have left behind, as they are
 counted for all tiles of a head: what it adds to a block, it adds once the flag of the tile before
@@ -55,10 +55,15 @@ class AddOrder:
 
         seen: what its flag was when it was last looked at; given is what it is now.
         """
-        is_due = ops.both(ops.compare("ne", self.tile.key, 0), seen < step)
+        tile, s = self.tile, self.schedule
+        is_next, before = ops.compare("ne", tile.key, 0), self.flag - self.writers
+        if tile.rises is not None:  # the tile before is that of the next keys
+            end = s.kernel.size((s.columns - 1) * s.tiling.keys)
+            is_next = ops.compare("ne", tile.key, ops.select(tile.rises, end, 0))
+            before = ops.select(tile.rises, self.flag + self.writers, before)
         (now,) = ops.either(
-            is_due, [ops.i32_type()],
-            lambda: [self.flags.wait(self.flag - self.writers, step)],
+            ops.both(is_next, seen < step), [ops.i32_type()],
+            lambda: [self.flags.wait(before, step)],
             lambda: [seen],
         )  # fmt: skip
         return now

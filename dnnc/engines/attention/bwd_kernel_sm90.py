@@ -313,7 +313,8 @@ class GradientEmitter:
         mbarrier.wait(self.v_full, 0)
         dk, dv = zeros[: t.depth // 2], zeros[t.depth // 2 :]
         start = Sums(Cursor(), dk, dv, self.no_magnitudes)
-        end = self.schedule.each_run(self.tile, start, self._step)
+        again = self.found_tile if self.buffers.order else None
+        end = self.schedule.each_run(self.tile, start, self._step, again)
         self.meet_magnitudes(end.met)
         tile = self.found_tile()
         if self.buffers.kept:
@@ -358,11 +359,13 @@ class GradientEmitter:
 
     @property
     def describes_here(self) -> bool:
-        """Whether each step finds descriptors and places, not all steps together: options and loops
-        over heads need their registers; else it is 1 to 5% slower."""
+        """Whether each step finds descriptors and places, not all steps together: many queries,
+        options and loops over heads need their registers; else it is 1 to 5% slower."""
         s, t = self.schedule, self.tiling
         is_short = s.parts.has_masks and t.form == "" and t.shares_queries
-        return s.tile_heads > 1 or s.lists is not None or t.cuts or is_short or self.walk.is_large
+        rises = t.is_ordered and self.tile.rises is not None and t.depth % 64 != 0
+        is_tight = t.is_tight or is_short or rises or s.tile_heads > 1
+        return is_tight or s.lists is not None or t.cuts or self.walk.is_large
 
     def begin_step(
         self, head: QueryTile, block: Any, is_masked: bool

@@ -5,6 +5,8 @@ Tiles of one head share its queries and dO, which are to be found in L2: a head'
 follow each other.  Where the first keys have the most queries, tiles go by sections of some heads,
 in each of which the longest come first, so that the short ones fill up the end.  So do tiles that
 wait for the one before them: few of a head run together then, each well behind the one before.
+Where the first keys have the most queries, the last keys come first instead
+(`GradientSchedule._starts_from_ends`).
 
 Query heads that share keys come one after the other in a tile, or are split among tiles of the same
 keys (`GradientTiling.parts`).  Tiles that are not alike would drift apart from head to head, until
@@ -15,7 +17,7 @@ all of them need, to the first, or back, and through all heads of a block before
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ from ...codegen.region import Access
 from ...codegen.state import loop
 from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
-from ...expr import Expr, at_least, ceildiv, product
+from ...expr import Expr, at_least, ceildiv, minimum, product
 from .bwd_lists import BlockLists
 from .entry import read
 from .schedule import QueryTile, even_section, in_section, mask_term
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
 _SECTION_BYTES = 16 << 20  # queries, dO and dQ in f32 of a section, which L2 holds
 _SHORT_SECTION_BYTES = 8 << 20
-_ORDERED_SECTION_BYTES = 48 << 20
+_ORDERED_SECTION_BYTES = 24 << 20
+_FALLING_SECTION_BYTES = 48 << 20
+_MOST_RISING_BYTES = 8 << 20  # of a head: with longer ones, of which a section has two, it loses
 _SHORT_QUERIES = 1024
 _QUERY_BYTES = 8  # of an element of a query, of dO's and of dQ's in f32 together
 # Heads of keys of a section whose tiles keep step: a block of queries of each is in use.
@@ -139,6 +143,8 @@ class GradientSchedule:
     @property
     def units_together(self) -> Expr:
         """Units whose tiles come before those of the next ones."""
+        if self._starts_from_ends:
+            return self._falling_units
         return self.section if self._goes_by_sections else Expr.of(1)
 
     @property
@@ -225,7 +231,10 @@ class GradientSchedule:
         if self.listed is not None:
             return self._listed_place(self.listed, number)
         rises = self._rises(number)
-        if self._goes_by_sections:
+        if self._starts_from_ends:
+            rises, head, column = self._place_from_end(number)
+            number = head * self.kernel.size(self.columns) + column
+        elif self._goes_by_sections:
             head, column = in_section(self.kernel, number, self.section, self.units, self.columns)
             number = head * self.kernel.size(self.columns) + column
         else:
@@ -233,6 +242,43 @@ class GradientSchedule:
         shared, part = self._split(head, Expr.of(self.tiling.parts))
         entry, own = self._split(shared, self.key_heads)
         return KeyTile(column * self.tiling.keys, entry, own, part, number, rises)
+
+    @property
+    def _starts_from_ends(self) -> bool:
+        """Whether tiles that wait for each other begin with the last keys, whose queries are the
+        fewest, and rise: each begins at its own first query, so that those of the keys after it,
+        which begin beside it, are two steps ahead of it in every block, and it never waits.
+
+        The longest tiles end last then.  So those of the last section fall, as `descends` says.
+        """
+        t = self.tiling
+        is_plain = not t.joins_heads and t.parts == 1 and self.lists is None and not self.sees_all
+        is_short = self._unit_bytes * self.queries.bounds()[1] <= _MOST_RISING_BYTES
+        return is_plain and t.is_ordered and t.is_longest_first and is_short and t.form == ""
+
+    @property
+    def _falling_units(self) -> Expr:
+        """Units of the last section, whose tiles fall."""
+        return minimum(self.units, self._held_units(_ORDERED_SECTION_BYTES))
+
+    def _place_from_end(self, number: Any) -> tuple[Any, Any, Any]:
+        """(whether the tile rises, unit, tile of it) of the tile that comes as the number-th."""
+        size = self.kernel.size
+        columns, falling = size(self.columns), self._falling_units
+        rising = self.units - falling
+        rises = ops.less(number, size(rising * self.columns))
+        first = ops.select(rises, 0, size(rising))
+        end = ops.select(rises, size(rising), size(self.units))
+        section = even_section(rising, self._held_units(self._held_bytes))
+        section = ops.select(rises, size(section), size(falling))
+        inside = number - first * columns
+        first = first + inside // (section * columns) * section
+        inside = number - first * columns
+        height = ops.minimum(end - first, section)
+        column = inside // height
+        unit = first + (inside - column * height)
+        # `columns - 1` would be kept in a register from one call to the next.
+        return rises, unit, ops.select(rises, size(self.columns - 1) - column, column)
 
     def _listed_place(self, listed: PackedTiles, number: Any) -> KeyTile:
         """All heads of a tile of the list come together."""
@@ -282,12 +328,25 @@ class GradientSchedule:
         t, heads = self.tiling, self.units
         if t.joins_heads:
             return even_section(heads, Expr.of(_HEADS_IN_STEP))
+        return even_section(heads, self._held_units(self._held_bytes))
+
+    @property
+    def _held_bytes(self) -> int:
+        """Bytes of a section."""
+        if self.tiling.is_ordered and not self._starts_from_ends:
+            return _FALLING_SECTION_BYTES if self.tiling.descends else _ORDERED_SECTION_BYTES
         is_short = self.queries.bounds()[1] <= _SHORT_QUERIES
-        held_bytes = _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
-        if t.is_ordered:
-            held_bytes = _ORDERED_SECTION_BYTES
-        of_query = _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
-        return even_section(heads, Expr.of(held_bytes // of_query) // at_least(self.queries, 1) + 1)
+        return _SHORT_SECTION_BYTES if is_short else _SECTION_BYTES
+
+    def _held_units(self, held_bytes: int) -> Expr:
+        """Units of a section of so many bytes."""
+        return Expr.of(held_bytes // self._unit_bytes) // at_least(self.queries, 1) + 1
+
+    @property
+    def _unit_bytes(self) -> int:
+        """Bytes of a unit's query."""
+        t = self.tiling
+        return _QUERY_BYTES * max(t.depth, t.width) * self.tile_heads
 
     def query_head(self, tile: KeyTile, own: Any) -> QueryTile:
         """A query head's place; own: its number among those of the tile."""
@@ -336,6 +395,8 @@ class GradientSchedule:
         own = self.own_head(tile, head)
         rows = self.kernel.size(self.rows)
         place = rows - 1 - block if self.tiling.descends else block
+        if tile.rises is not None:
+            place = ops.select(tile.rises, block, place)
         if self.tiling.joins_heads:
             return place * self.tile_heads + own
         return own * rows + place
@@ -354,18 +415,27 @@ class GradientSchedule:
             tile, start, step, lambda tile, blocks: [(blocks.first, blocks.end, True)], begin
         )
 
-    def each_run(self, tile: KeyTile, start: Any, step: Step) -> Any:
-        """Walks the steps of a tile, those that look at masks apart from those that need not."""
-        return self._each_head(tile, start, step, self.runs, lambda head: None)
+    def each_run(
+        self, tile: KeyTile, start: Any, step: Step, again: Callable[[], KeyTile] | None = None
+    ) -> Any:
+        """Walks the steps of a tile, those that look at masks apart from those that need not.
+
+        again: finds the tile once more, so that bounds of its last steps are not kept until then.
+        """
+        return self._each_head(
+            tile, start, step, lambda tile, blocks: self.runs(tile, blocks, again),
+            lambda head: None,
+        )  # fmt: skip
 
     def _each_head(
         self, tile: KeyTile, start: Any, step: Step,
-        runs: Callable[[KeyTile, QueryBlocks], list[tuple[Any, Any, bool]]],
+        runs: Callable[[KeyTile, QueryBlocks], Iterable[tuple[Any, Any, bool]]],
         begin: Callable[[QueryTile], None],
     ) -> Any:  # fmt: skip
         heads = self.tile_heads
 
         def of_heads(head: QueryTile, now: Any) -> Any:
+            parts: Iterable[tuple[Any, Any, bool]]
             if self.lists is None:
                 parts = runs(tile, self.query_blocks(tile, head))
             else:
@@ -419,8 +489,11 @@ class GradientSchedule:
         """Whether masks, or the end of the keys, hide scores of some blocks."""
         return self.parts.has_masks or self.has_tail
 
-    def runs(self, tile: KeyTile, blocks: QueryBlocks) -> list[tuple[Any, Any, bool]]:
-        """(first block, end, whether masks hide any of it), in the tile's order."""
+    def runs(
+        self, tile: KeyTile, blocks: QueryBlocks, again: Callable[[], KeyTile] | None = None
+    ) -> Iterable[tuple[Any, Any, bool]]:
+        """(first block, end, whether masks hide any of it), in the tile's order; again: as of
+        `each_run`."""
         if not self._may_hide:
             return [(blocks.first, blocks.end, False)]
         runs: list[tuple[Any, Any, bool]] = [(blocks.first, blocks.whole, True)]
@@ -433,21 +506,23 @@ class GradientSchedule:
         runs.reverse()
         if tile.rises is None or len(runs) == 1:
             return runs
-        return self._in_runs(tile.rises, blocks, has_whole=any(not run[2] for run in runs))
+        return self._in_runs(tile, blocks, again, has_whole=any(not run[2] for run in runs))
 
     def _in_runs(
-        self, rises: Any, blocks: QueryBlocks, *, has_whole: bool
-    ) -> list[tuple[Any, Any, bool]]:
+        self, tile: KeyTile, blocks: QueryBlocks, again: Callable[[], KeyTile] | None, *,
+        has_whole: bool,
+    ) -> Iterator[tuple[Any, Any, bool]]:  # fmt: skip
         """Runs in one order or the other: what masks hide is at both ends, of which one may be
-        empty."""
+        empty.  Each is made when those before it are."""
         low, high = (blocks.first, blocks.whole), (blocks.whole_end, blocks.end)
-        ends = [
-            tuple(ops.select(rises, *map(ops.value_of, pair)) for pair in zip(a, b, strict=True))
-            for a, b in ((low, high), (high, low))
-        ]
-        (start, stop), (next_start, next_stop) = ends
-        whole = [(blocks.whole, blocks.whole_end, False)] if has_whole else []
-        return [(start, stop, True), *whole, (next_start, next_stop, True)]
+        yield *_either(tile.rises, low, high), True
+        if has_whole:
+            yield blocks.whole, blocks.whole_end, False
+        if again is not None:
+            tile = again()
+            blocks = self.query_blocks(tile, self.query_head(tile, 0))
+            low, high = (blocks.first, blocks.whole), (blocks.whole_end, blocks.end)
+        yield *_either(tile.rises, high, low), True
 
     # ---- queries
 
@@ -513,3 +588,11 @@ def is_open(found: Ranges) -> bool:
     """Whether no bound ends the rows that a tile sees whole: of a single tile, whose place is
     known, a bound is a number as well."""
     return isinstance(found.all_end, int) and found.all_end >= FAR
+
+
+def _either(condition: Any, a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    """One pair of numbers or the other."""
+    first, end = (
+        ops.select(condition, *map(ops.value_of, pair)) for pair in zip(a, b, strict=True)
+    )
+    return first, end

@@ -74,14 +74,15 @@ from .bwd_transposed import narrow
 from .bwd_wide_sm90 import WideGradientEmitter
 from .bwd_widened import widened
 
-_QUERIES = (128, 64, 96, 48, 32)
+_QUERIES = (128, 64, 80, 96, 48, 32)
 _COLUMNS = 16  # of dQ', that `stmatrix` transposes together
 _MOST_ELEMENTS = 256  # of a query, and of a value
-_MOST_SUMS = 192  # registers of a thread, beside which there is room for the rest
+_MOST_SUMS = 208  # registers of a thread, beside which there is room for the rest
+_PLAIN_QUERIES = 80  # of a step: masks would spill, and heads that share keys are slower
 _PARTS = (1, 2, 4, 8, 16, 32)  # of the query heads that share keys
 # Of the rate, of queries a step.
 _SHARES = {
-    "": {32: 0.73, 48: 0.79, 64: 0.87, 96: 0.95, 128: 1.0},
+    "": {32: 0.73, 48: 0.79, 64: 0.87, 80: 0.89, 96: 0.95, 128: 1.0},
     "narrow": {32: 0.56, 64: 0.95, 128: 1.0},
     "wide": {32: 1.13},
     "long": {32: 0.9, 64: 1.0},
@@ -188,6 +189,7 @@ class SdpaBwdSm90Engine(Engine):
             _Choice(queries, parts, in_any_order=not fusion.must_repeat).knobs
             for queries in _QUERIES
             for parts in _PARTS
+            if queries != _PLAIN_QUERIES or _is_plain(gradient_of(fusion))
         ]
         return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
@@ -340,6 +342,10 @@ def _layout_reasons(found: Gradient, fusion: Fusion) -> list[Reason]:
 
 
 # ---- tilings
+
+
+def _is_plain(found: Gradient) -> bool:
+    return not found.is_masked and found.group == 1
 
 
 def _tiling(choice: _Choice, depth: int, width: int, *, is_fp8: bool) -> GradientTiling:

@@ -14,6 +14,7 @@ _LOADING = (40, 232)  # where the producer cuts rows at lengths, or goes through
 _PANEL = wgmma.ROW_BYTES // 2  # elements of a panel's row
 STAGES = 2  # of queries and of dO, and buffers of dS, which are used in step
 LONG_QUERIES = 64  # of a block, where heads are long: the rows of an instruction
+_EASY_SUMS = 192  # registers of a thread
 MOST_SHARED = 128  # elements of a head whose dK and dV a warpgroup has of its own keys
 _MOST_WIDE = 192  # elements of a query beside whose dK a warpgroup has a dV of `MOST_SHARED`
 _MOST_WHOLE = 192  # elements of a query whose dQ is in registers as a whole, beside dK
@@ -133,6 +134,11 @@ class GradientTiling:
     def sums(self) -> int:
         """The most registers of a thread for sums: dK, dV, scores and dP."""
         return (self.depth + self.width) // 2 + self.queries
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether sums leave few registers for the rest."""
+        return self.sums > _EASY_SUMS
 
     # ---- dQ', [depth, queries], of which each warpgroup has a part
 

@@ -30,6 +30,8 @@ CAUSAL = {"attn_scale": 0.2, "use_causal_mask": True}
 FULL = {"attn_scale": 0.2}
 WINDOW = {"attn_scale": 0.2, "diagonal_band_left_bound": 50, "diagonal_band_right_bound": 3}
 REPEATED = {"use_deterministic_algorithm": True}
+# Bytes of a section from the last keys on, of a short one, and of the one that falls.
+SECTIONS = ("_SECTION_BYTES", "_SHORT_SECTION_BYTES", "_ORDERED_SECTION_BYTES")
 BOTTOM_RIGHT = {"diagonal_band_right_bound": 0, "diagonal_alignment": "BOTTOM_RIGHT"}
 
 
@@ -405,7 +407,7 @@ def test_sums_are_filled_by_tiles_before(arguments, dims, late, monkeypatch):
     """Sections of one head, and no waves of tiles between: a tile finds its sums not filled, and
     waits for the first share, which takes longer to fill than the tile's first products."""
     monkeypatch.setattr(bwd_ahead, "WAVES", 0)
-    for name in ("_HEADS_IN_STEP", *(f"{n}SECTION_BYTES" for n in ("_", "_SHORT_", "_ORDERED_"))):
+    for name in ("_HEADS_IN_STEP", "_FALLING_SECTION_BYTES", *SECTIONS):
         monkeypatch.setattr(bwd_schedule, name, 1)
     fill, filled = Ahead._fill, []
 
