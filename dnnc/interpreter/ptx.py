@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .failure import failure
@@ -195,6 +195,18 @@ class Module:
         if found is None or not found.defined:
             raise failure(f"function {name!r} has no body in the module", f"module {self.target}")
         return found
+
+    def without(self, kernel: str, index: int) -> Module:
+        """The module with instruction `index` of a function removed (mutation tests)."""
+        function = self.function(kernel)
+        if not 0 <= index < len(function.instructions):
+            raise failure(f"instruction {index} of {len(function.instructions)}", kernel)
+        labels = {name: at - (at > index) for name, at in function.labels.items()}
+        kept = function.instructions[:index] + function.instructions[index + 1 :]
+        shorter = replace(function, instructions=kept, labels=labels)
+        return Module(
+            self.version, self.target, {**self.functions, kernel: shorter}, self.variables
+        )
 
 
 def walk(operand: Operand) -> Iterator[Operand]:

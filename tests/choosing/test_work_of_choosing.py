@@ -46,7 +46,7 @@ def calls(function: Callable[[], object]) -> int:
     return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("target", "most"), [("sm_90a", 22_000), ("sm_90", 13_000)])
+@pytest.mark.parametrize(("target", "most"), [("sm_90a", 22_000), ("sm_90", 13_100)])
 def test_second_graph(target, most):
     ranked(graph(512, 1536, 768, target))
     assert calls(lambda: ranked(graph(1024, 4096, 2048, target))) < most

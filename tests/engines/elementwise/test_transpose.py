@@ -519,7 +519,7 @@ def test_knobs_that_can_not_be():
         return [str(reason) for reason in engine.legal(knobs, fusion, of("sm_90"))]
 
     assert said(64, 64, 4) == []
-    assert said(128, 128, 8) == ["shared memory: tiles of 65536 bytes; accepted: at most 49152"]
+    assert said(128, 128, 8) == ["shared memory: 65536 bytes; accepted: at most 49152 on sm_90"]
     assert said(64, 64, 1) == ["knobs: a tile of 1024 threads; accepted: 32 to 512 threads"]
     assert said(32, 32, 16) == ["knobs: a tile of 16 threads; accepted: 32 to 512 threads"]
     assert "a side of 8 along 136 elements; accepted: 32 or more, or the" in said(8, 512, 1)[0]
