@@ -214,9 +214,24 @@ def with_other_inputs(fusion):
     return fusion.with_ops([op.with_tensors({x: other}) for op in fusion.ops])
 
 
+def backwards(fusion):
+    return fusion.with_ops(fusion.ops[::-1])
+
+
+def without_operations(fusion):
+    return fusion.with_ops([])
+
+
+def operations_alone(fusion):
+    return fusion.ops
+
+
 @pytest.mark.parametrize(
     ("rewriting", "said"),
     [
+        (backwards, "patterns backwards give pointwise:add ahead of what makes its operands"),
+        (without_operations, r"without-operations give no operation that makes outputs \[\d+\]"),
+        (operations_alone, r"operations-alone of .* gives \(.*; accepted: a fusion, by Fusion"),
         (without_outputs, r"patterns without-outputs of <fusion 0: .*> give outputs \[\]"),
         (with_other_inputs, r"patterns with-other-inputs of .* read \[77\]; accepted: inputs of"),
     ],

@@ -8,6 +8,7 @@ from functools import cached_property, wraps
 from string import ascii_lowercase
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ..errors import DnncError, Status
 from ..expr import Dim, assumed
 from .graph import OperationGraph
 from .op import Op
@@ -226,7 +227,13 @@ def _with_rewritten_ops(fusion: Fusion, patterns: Any) -> Fusion:
 
 @remembered
 def _replaced(fusion: Fusion, pattern: Any) -> Fusion:
-    return pattern.rewrite(fusion) or fusion
+    made = pattern.rewrite(fusion)
+    if made is None:
+        return fusion
+    if not isinstance(made, Fusion):
+        what = f"rewrite pattern {pattern.name} of {fusion} gives {made!r:.80}"
+        raise DnncError(Status.BAD_PARAM, what, "a fusion, by Fusion.with_ops, or None")
+    return made
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

@@ -97,6 +97,20 @@ def _verify_ends(fusion: Fusion, made: Fusion, patterns: Sequence[FusionPattern]
         raise DnncError(
             Status.BAD_PARAM, what, f"inputs of {sorted(t or 0 for t in known)}, by uid"
         )
+    _verify_order(made, by)
+
+
+def _verify_order(fusion: Fusion, by: str) -> None:
+    """Refuses operations, and outputs, ahead of what makes the tensors that they are of."""
+    made = {*fusion.inputs}
+    for op in fusion.ops:
+        if any(t not in made and not t.is_constant for t in op.operands):
+            what = f"rewrite patterns {by} give {op.label} ahead of what makes its operands"
+            raise DnncError(Status.BAD_PARAM, what, "operations in topological order")
+        made.update(op.results)
+    if missing := [t.uid for t in fusion.outputs if t not in made]:
+        what = f"rewrite patterns {by} give no operation that makes outputs {missing}"
+        raise DnncError(Status.BAD_PARAM, what, "operations that make each output")
 
 
 def _rewrite_operations(function: Any, patterns: Any) -> None:
