@@ -1,6 +1,7 @@
 """Rewrite patterns of whole fusions: in Python, over a module, by name, and what is refused."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -267,6 +268,11 @@ def test_a_pattern_of_fusions_is_asked_once():
     assert found is not before
     assert key_of(found) == key_of(before)
     assert len(asked) == 2
+
+
+def test_what_has_no_name_of_its_own_has_its_types():
+    assert FusionPattern(partial(without_outputs)).name == "partial"
+    assert FusionPattern(partial(without_outputs), "named").name == "named"
 
 
 def test_names_of_patterns_differ():

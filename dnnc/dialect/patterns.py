@@ -88,7 +88,8 @@ AnyPattern = Pattern | FusionPattern
 
 
 def _name_of(function: Any) -> str:
-    return function.__name__.strip("_").replace("_", "-")
+    name = getattr(function, "__name__", type(function).__name__)  # an object that is called
+    return name.strip("_").replace("_", "-")
 
 
 @cache
