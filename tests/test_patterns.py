@@ -151,6 +151,19 @@ def test_each_pattern_has_a_name_and_is_listed():
     assert all(len(line.split()) > 3 for line in lines.values())
 
 
+def test_the_list_has_the_first_sentence_of_a_docstring():
+    def merged(fusion):
+        """Merges views, by 1 / n. of
+        what they share.  Others stay.
+
+        And more."""
+
+    with passes.registered(FusionPattern(merged)):
+        said = command("opt", "--list-passes").stdout
+    (line,) = [line for line in said.splitlines() if line.startswith("  merged ")]
+    assert line.endswith("  Merges views, by 1 / n. of what they share (registered)")
+
+
 @pytest.mark.parametrize(
     ("build", "name", "before", "after"),
     [

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from typing import Any
+
+_SENTENCE_END = re.compile(r"\. (?=[A-Z`])")
 
 
 def listing() -> str:
@@ -55,7 +58,7 @@ def _of_pattern(pattern: Any, users: list[str]) -> str:
 
 def _first_sentence(text: str | None) -> str:
     paragraph = inspect.cleandoc(text or "").partition("\n\n")[0]
-    return " ".join(paragraph.split()).partition(".  ")[0].rstrip(".")
+    return _SENTENCE_END.split(" ".join(paragraph.split()))[0].rstrip(".")
 
 
 def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
