@@ -37,6 +37,7 @@ from .expr import bounds_of
 from .mlir import ir
 from .options import DEFAULTS, Options
 from .passes import stages, unchanged
+from .passes.fuse import target_of
 from .passes.lower_to_nvvm import isolated
 from .plan import arguments, codec, consistency
 from .plan.plan import (
@@ -118,7 +119,8 @@ def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilatio
 def resume(text: str, file: str = "-") -> Compilation:
     """A compilation from the text form of a stage; inside a `dnn.context()`.
 
-    file: the text's name, for errors and locations.  A graph that names no target is for sm_90.
+    file: the text's name, for errors and locations.  A graph that names no target is for sm_90,
+    a later stage for sm_90a, for which passes make it then.
     What the stage does not hold, and what its graph and choices do not give, is BAD_PARAM.
     """
     codes: list[str] = []
@@ -132,9 +134,10 @@ def resume(text: str, file: str = "-") -> Compilation:
     module = mlir.parse(text, file)
     read_marks(module)
     attributes = module.operation.attributes
-    if "dnn.target" not in attributes:
-        attributes["dnn.target"] = ir.StringAttr.get("sm_90")
     stage = "ptx" if any(codes) else stages.stage_of(module)
+    if "dnn.target" not in attributes:
+        target = "sm_90" if stage == "graph" else target_of(module).name
+        attributes["dnn.target"] = ir.StringAttr.get(target)
     unchanged.verify(module, stage)
     named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
     return Compilation(named, stage, module, codes)

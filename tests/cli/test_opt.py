@@ -67,6 +67,24 @@ def test_the_target_decides(ffn):
     assert error_of(dnnc("opt", ffn, "-t", "sm_70")).startswith("NOT_SUPPORTED_ARCH_MISMATCH")
 
 
+@pytest.mark.parametrize("pipeline", ["fuse,select-engine", KERNELS])
+def test_what_it_makes_for_no_target_is_compiled(pipeline, ffn, here):
+    """Each pass takes sm_90a then, of which the text says nothing."""
+    (here / "made.mlir").write_text(dnnc("opt", ffn, "-p", pipeline).stdout)
+    made = dnnc("compile", "made.mlir", "--emit", "ptx")
+    wanted = dnnc("compile", ffn, "-t", "sm_90a", "--emit", "ptx")
+    assert made.exit_code == 0, made.stderr
+    assert ".target sm_90a" in made.stdout
+    assert code_of(made.stdout) == code_of(wanted.stdout)
+
+
+def code_of(text):
+    """The lines of PTX that are no comments, without the places of the file."""
+    code = text.partition("// host")[0]
+    lines = [line.partition("//")[0].rstrip() for line in code.splitlines()]
+    return [line for line in lines if line and not re.match(r"\s*\.(loc|file)\b", line)]
+
+
 def test_a_device_is_a_target_too(ffn, here):
     device = {
         "dnnc_device": 1,
