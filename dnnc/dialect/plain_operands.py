@@ -175,7 +175,7 @@ class _Rewriting:
     def _reshape(self, op: Reshape) -> None:
         """Records the same of a tensor that axes of one element are added to or left out of."""
         least = self._repeated.get(op.x)
-        if least is None:
+        if least is None or not op.counts_up:
             return
         before, after = (
             [axis for axis, n in enumerate(tensor.shape) if n != _ONE] for tensor in (op.x, op.y)

@@ -95,6 +95,15 @@ def test_heads_of_stride_0_are_one_head():
     assert [text(op.b.shape) for op in products] == ["[2, 1, 16, 16]"] * 2
 
 
+def test_a_reshape_in_memory_moves_what_repeats():
+    """Rows that repeat, with their elements far apart, are none of the reshaped matrix's."""
+    g = dnnc.pygraph("moved", io_data_type="f32", intermediate_data_type="f32")
+    rows = g.identity(g.tensor([1, 1, 4])).set_dim([3, 1, 4]).set_stride([1, 3, 3])
+    moved = g.reshape(rows).set_dim([3, 4]).set_stride([4, 1])
+    g.mul(moved, g.tensor([3, 4])).set_output()
+    check(g)
+
+
 @pytest.mark.parametrize(
     "build", [*POINTWISE, *MATMUL, *REDUCTION, *EXAMPLES], ids=lambda build: ""
 )
