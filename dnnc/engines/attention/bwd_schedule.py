@@ -252,7 +252,8 @@ class GradientSchedule:
         The longest tiles end last then.  So those of the last section fall, as `descends` says.
         """
         t = self.tiling
-        is_plain = not t.joins_heads and t.parts == 1 and self.lists is None and not self.sees_all
+        # Of several heads in a tile, which masks may tell apart, `_in_runs` would not know which.
+        is_plain = self.group == 1 and self.lists is None and not self.sees_all
         is_short = self._unit_bytes * self.queries.bounds()[1] <= _MOST_RISING_BYTES
         return is_plain and t.is_ordered and t.is_longest_first and is_short and t.form == ""
 

@@ -46,6 +46,26 @@ def test_tiles_of_the_last_keys_come_first(rows, columns, more, monkeypatch):
 
 
 @pytest.mark.in_turn
+def test_heads_of_a_tile_have_lengths_of_their_own():
+    """Each goes through its own blocks of queries, of which the other has fewer."""
+
+    def arguments(g):
+        lengths = g.tensor([1, 2, 1, 1], data_type=dtypes.i32, name="lengths")
+
+        def masked(graph, scores):
+            row = graph.gen_index(scores, axis=2).set_data_type(dtypes.i32)
+            return graph.binary_select(scores, float("-inf"), graph.cmp_lt(row, lengths))
+
+        return {**CAUSAL, **REPEATED, "score_mod": masked}
+
+    known = {"lengths": np.reshape([10, 190], (1, 2, 1, 1))}
+    knobs = (("TILE_M", 64), ("SPLIT_H", 1), ("REDUCTION_MODE", 0))
+    options = Options(engine="sdpa_bwd_sm90", knobs=knobs)
+    dims = heads_of(64, heads=2, kv_heads=1)
+    run(arguments, dtypes.f16, known, options=options, rows=200, columns=150, **dims)
+
+
+@pytest.mark.in_turn
 def test_sizes_of_tiles_that_wait_are_symbols(monkeypatch):
     """How many heads' tiles begin with the last keys depends on the batch and the rows."""
     for name in SECTIONS:
